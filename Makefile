@@ -53,8 +53,10 @@ TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 RUNC := $(CURDIR)/.cache/bin/runc
 # NVIDIA's mig-parted, in the version of tools/migparted/go.mod: the machine suite runs it while the agent runs.
 MIG_PARTED := $(CURDIR)/.cache/bin/nvidia-mig-parted
-# NVIDIA's device plugin and GPU feature discovery, in the version of tools/k8sdeviceplugin/go.mod.
+# NVIDIA's device plugin, GPU feature discovery and MPS daemon, in the version of tools/k8sdeviceplugin/go.mod.
 DEVICE_PLUGIN := $(CURDIR)/.cache/bin/nvidia-device-plugin
+# NVIDIA's DRA driver, in the version of tools/dradriver/go.mod.
+DRA_DRIVER := $(CURDIR)/.cache/bin/gpu-kubelet-plugin
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -111,6 +113,7 @@ generate: need tools ## Write the generated files: the protobuf files' Go code, 
 	@cd tools && go run ./reference ..
 	@cd tools && go run ./picture ../docs/picture.txt ../docs/picture.svg
 	@cd tools && go run ./benchpages ../docs/benchmarks
+	@cd tools && go run ./console ..
 
 .PHONY: clean
 clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
@@ -128,7 +131,7 @@ test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, 
 
 # The race detector sees one process, and finds nothing where there is no goroutine: suites that test programs they start,
 # and pure packages (test/layers has the rule), are left out.
-NO_RACE := /test/|/lab/|/sim/lib/libtest$$|/libkerf/lib/libtest$$|/sharing$$|/sharing/(config|ledger|allocator|packing|faults|usage|listing|scheduler|simulate|translate)(/|$$)|/sharing/backend/(choice|reactive|libkerf/overhead|libkerf/contextsize|libkerf/compute)$$|/sharing/node/record$$|/mig$$|/mig/(plan|turn|parted)$$|/monitor/(attribution|exposition)$$|/internal/present$$
+NO_RACE := /test/|/lab/|/sim/lib/libtest$$|/libkerf/lib/libtest$$|/sharing$$|/sharing/(config|ledger|allocator|packing|faults|usage|listing|scheduler|simulate|translate)(/|$$)|/sharing/backend/(choice|reactive|libkerf/overhead|libkerf/contextsize|libkerf/compute)$$|/sharing/node/record$$|/mig$$|/mig/(plan|modeswitch|parted)$$|/monitor/(attribution|exposition)$$|/internal/present$$
 .PHONY: race
 race: build ## The tests of each package under the race detector
 	go test -race -timeout 9m $$(go list ./... | grep -vE '$(NO_RACE)')
@@ -154,13 +157,19 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	@cd test/e2e/node/kueue && go mod tidy -diff
 	hack/e2e.sh -run '^TestKueue$$' -kueue=true
 
+.PHONY: e2e-neighbors
+e2e-neighbors: build ## Type the commands of the pages for Podman and Slurm, with both from Debian 12 and simulated GPUs; needs root
+	hack/neighbors.sh
+	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
+		-neighbors '$(CURDIR)/.cache/neighbors'
+
 .PHONY: e2e-upgrade
 e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to this one and back while pods run, on a node as e2e's; needs root (builds that one, too)
 	hack/e2e-upgrade.sh '$(FROM)'
 
 .PHONY: e2e-versions
-e2e-versions: build kerf-scheduler ## Run the tests that each supported Kubernetes must pass (KUBERNETES="1.32.9 ...": only these); needs root, and builds each once
-	hack/e2e-versions.sh $(KUBERNETES)
+e2e-versions: build kerf-scheduler ## Run the tests that each supported Kubernetes and containerd must pass (VERSIONS="1.32.9 containerd-1.7.35": only these); needs root, and builds each once
+	hack/e2e-versions.sh $(VERSIONS)
 
 .PHONY: walk
 walk: build kerf-scheduler ## Type the quick start and the tutorial on three nodes of a simulated cluster: install, use, change, upgrade, remove; needs root
@@ -190,6 +199,10 @@ kills: need ## Kill programs that count their memory at random moments, KILLS (1
 bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd and bestfit
 	hack/record.sh hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
 
+.PHONY: bench-console
+bench-console: ## Measure CPU and memory of the console with 5,000 nodes and 50 viewers
+	hack/record.sh hack/bench-console.sh
+
 .PHONY: matrix
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/reference/enforcement.md; needs root
 	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/reference/enforcement.md'
@@ -201,9 +214,17 @@ userland: build nvidia-tools ## Run NVIDIA's CUDA runtime and programs of others
 		-userland-table '$(CURDIR)/.cache/userland/table.md' -userland-page '$(CURDIR)/docs/reference/userland.md' || { cat '$(CURDIR)/.cache/userland/table.md'; exit 1; }
 	@cat '$(CURDIR)/.cache/userland/table.md'
 
+.PHONY: userland-pods
+userland-pods: build kerf-scheduler ## Run programs of others from Debian in pods with a cap, on a node as e2e's; needs root
+	@hack/userland.sh
+	@go test -count=1 -timeout 60m -run '^TestUserland$$' ./test/machine -patience 5m -userland '$(CURDIR)/.cache/userland' \
+		-userland-rows '^CUDA sample deviceQuery$$'
+	hack/e2e.sh -run '^TestUserlandInPods$$' -userland '$(CURDIR)/.cache/userland'
+
 .PHONY: nvidia-tools
 nvidia-tools: build $(TOOLKIT) ## Run NVIDIA's Go programs, unpatched, on the simulator's files of a driver, and print a table; needs root
 	@$(MAKE) '$(DEVICE_PLUGIN)' || rm -f '$(DEVICE_PLUGIN)' # without it, the table says so
+	@$(MAKE) '$(DRA_DRIVER)' || rm -f '$(DRA_DRIVER)'
 	@mkdir -p .cache/userland-tools
 	@go test -count=1 -timeout 10m -run '^TestNVIDIATools$$' ./test/machine -nvidia-tools '$(CURDIR)/.cache/bin' \
 		-nvidia-tools-table '$(CURDIR)/.cache/userland-tools/table.md' \
@@ -225,6 +246,10 @@ attacks-short: build ## The part of the attacks that CI runs, in two minutes; ne
 .PHONY: nightly-guest
 nightly-guest: build ## Jobs held by each backend while systemd reloads, restarts and changes units, in an emulated machine with Debian's kernel; five minutes; needs no root
 	@hack/nightly-guest.sh
+
+.PHONY: console-browser
+console-browser: ## Run the console's views in Chromium with axe-core, and write a picture of each into .cache/console; installs Chromium as root
+	hack/record.sh hack/console-browser.sh
 
 .PHONY: demo
 demo: build ## Show the main job on this machine: on simulated H100 nodes with drivers r615 and r580 (DRIVER names one), or with the driver that is here
@@ -283,6 +308,7 @@ verify-generated: need tools
 	@cd tools && go run ./reference --check ..
 	@cd tools && go run ./picture --check ../docs/picture.txt ../docs/picture.svg
 	@cd tools && go run ./benchpages --check ../docs/benchmarks
+	@cd tools && go run ./console --check ..
 
 .PHONY: verify-layers
 verify-layers: need
@@ -349,7 +375,7 @@ kerf-hook:
 .PHONY: release-agent
 release-agent: need
 	@mkdir -p '$(RELEASE)'
-	$(RELEASE_BUILD) -o '$(RELEASE)/' ./cmd/kerf-agent ./cmd/kerf-monitor ./cmd/kerf
+	$(RELEASE_BUILD) -o '$(RELEASE)/' ./cmd/kerf-agent ./cmd/kerf-monitor ./cmd/kerf-console ./cmd/kerf
 	@$(MAKE) kerf-hook HOOK_OUT='$(RELEASE)/kerf-hook'
 	@$(MAKE) -s -C internal/libkerf/lib OUT='$(abspath $(RELEASE))' OBJ='$(abspath $(RELEASE))/.libkerf' CC='$(CC)' CFLAGS='$(CFLAGS) -ffile-prefix-map=$(CURDIR)=.' all
 
@@ -401,7 +427,15 @@ $(DEVICE_PLUGIN): tools/k8sdeviceplugin/go.mod tools/k8sdeviceplugin/go.sum
 	@mkdir -p $(@D)
 	cd tools/k8sdeviceplugin && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $(@D)/ \
 		github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery \
+		github.com/NVIDIA/k8s-device-plugin/cmd/mps-control-daemon \
 		github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin
+	@touch $@
+
+$(DRA_DRIVER): tools/dradriver/go.mod tools/dradriver/go.sum
+	@echo "building NVIDIA's DRA driver for the tests, once"
+	@mkdir -p $(@D)
+	cd tools/dradriver && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $@ \
+		sigs.k8s.io/dra-driver-nvidia-gpu/cmd/gpu-kubelet-plugin
 	@touch $@
 
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum

@@ -149,7 +149,7 @@ func TestPreferredOfOneNode(t *testing.T) {
 		"a node that is full":   {available: slices.Concat(one, none), size: 3, want: one},
 		"more than a node has": {available: slices.Concat(none, one[2:], zero), size: 4,
 			want: slices.Sorted(slices.Values(slices.Concat(zero, one[2:], none)))[:4]},
-		"beside what it has": {available: slices.Concat(zero, one[1:]), must: one[1:2], size: 2,
+		"next to what it has": {available: slices.Concat(zero, one[1:]), must: one[1:2], size: 2,
 			want: []string{one[1], zero[0]}},
 		"those that kubelet has aligned": {available: one, size: 2, want: one[:2]},
 	} {
@@ -232,7 +232,7 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 	h := &podResources{next: k.List}
 	var waiting atomic.Int32
 	p := plugin(dir, h, func(o *Options) {
-		o.Gate = func(ctx context.Context) error {
+		o.ReadinessGate = func(ctx context.Context) error {
 			waiting.Add(1)
 			<-ctx.Done()
 			return ctx.Err()
@@ -316,7 +316,7 @@ func TestPreStart(t *testing.T) {
 	var mu sync.Mutex
 	reason := errors.New("NRI is not connected")
 	p := plugin(dir, k, func(o *Options) {
-		o.Gate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return reason }
+		o.ReadinessGate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return reason }
 		o.preStart = 100 * time.Millisecond
 	})
 	set(t, p, Inventory{Units: gpus(0), Memory: true})
@@ -391,7 +391,7 @@ func TestStopWhileStartsWait(t *testing.T) {
 	k := kubelet(t, dir)
 	waiting := make(chan struct{}, 1)
 	p := plugin(dir, k, func(o *Options) {
-		o.Gate = func(ctx context.Context) error {
+		o.ReadinessGate = func(ctx context.Context) error {
 			select {
 			case waiting <- struct{}{}:
 			default:

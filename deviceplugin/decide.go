@@ -19,7 +19,7 @@ type view struct {
 	// have no PodUID, because podresources has none.
 	held  map[sharing.ContainerRef][]string
 	known bool
-	// on are the GPUs of each container that holds a claim; keys as those of held.
+	// on are the GPUs of each container that holds a grant; keys as those of held.
 	on map[sharing.ContainerRef][]sharing.GPURef
 	// was is the list that kubelet has, nil at first: what need not change does not.
 	was *list

@@ -96,7 +96,7 @@ func TestDecide(t *testing.T) {
 			held: holds{ref("a"): span(1, 15)}, on: sits{ref("a"): {uuid(1)}},
 			sick: span(16, 20),
 		},
-		"held by somebody without a claim": {
+		"held by a container without a grant": {
 			units: lose(gpus(0, 0), 0), ids: 20,
 			held: holds{ref("a"): span(11, 20)},
 			sick: span(1, 10),
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 			held: holds{ref("a"): {"u0019", "u0007"}}, on: sits{ref("a"): {uuid(0)}},
 			sick: []string{"u0007", "u0019"},
 		},
-		"ids of nobody's making": {
+		"ids of unowned making": {
 			units: gpus(0), ids: 10,
 			held: holds{ref("a"): {"frac-3", "u1", "u99999", "g01", ""}},
 		},

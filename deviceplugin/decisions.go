@@ -117,7 +117,7 @@ func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPURe
 // that names the id.
 func (l *list) answer(ids []string) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, sharing.Invalid(l.resource, "", "", "was asked for without an id")
+		return nil, sharing.Invalid(l.resource, "", "", "was requested without an id")
 	}
 	if len(ids) > len(l.devices) {
 		return nil, sharing.Invalid(l.resource, fmt.Sprint(len(ids)), "", "is more ids than the %d there are",
@@ -139,12 +139,12 @@ func (l *list) answer(ids []string) ([]string, error) {
 		}
 	}
 	names := []string{
-		sharing.GuardDevice,
-		sharing.Ask{Resource: strings.TrimPrefix(l.resource, sharing.Domain+"/"), Count: len(ids)}.Device(),
+		sharing.HookDevice,
+		sharing.ResourceRequest{Resource: strings.TrimPrefix(l.resource, sharing.Domain+"/"), Count: len(ids)}.Device(),
 	}
 	for numa, count := range near {
 		if count > 0 {
-			names = append(names, sharing.Near{NUMA: numa, Count: count}.Device())
+			names = append(names, sharing.NUMAAffinity{NUMA: numa, Count: count}.Device())
 		}
 	}
 	return names, nil

@@ -31,7 +31,7 @@ func shares(t *testing.T, k *fakekubelet.Kubelet, p *Plugin,
 			holders[gpu] = append(holders[gpu], r)
 		}
 	}
-	p.SetHolders(holders)
+	p.SetOwners(holders)
 	return holders
 }
 
@@ -85,11 +85,11 @@ func TestGPULost(t *testing.T) {
 	for _, r := range holders[uuid(0)] {
 		k.Release(r)
 	}
-	p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
+	p.SetOwners(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
 	for i := range 4 {
 		admit(t, k, ref(fmt.Sprint("new", i)), sharing.ResourceMemory, 1)
 	}
-	p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
+	p.SetOwners(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
 	if diff := cmp.Diff(sick, k.Unhealthy(sharing.ResourceMemory)); diff != "" {
 		t.Errorf("unhealthy ids (-before +after):\n%s", diff)
 	}
@@ -128,7 +128,7 @@ func TestHoldersFail(t *testing.T) {
 	for _, next := range []func(context.Context) (map[sharing.ContainerRef]map[string][]string, error){broken, hang} {
 		h.set(next)
 		n := h.calls()
-		p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
+		p.SetOwners(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
 		eventually.True(t, "another look", func() bool { return h.calls() > n+1 })
 		if diff := cmp.Diff(sick, k.Unhealthy(sharing.ResourceMemory)); diff != "" {
 			t.Errorf("unhealthy ids (-before +after):\n%s", diff)
@@ -191,7 +191,7 @@ func TestKubeletIsAskedSeldom(t *testing.T) {
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
 	for range 100 {
-		p.SetHolders(nil)
+		p.SetOwners(nil)
 		set(t, p, Inventory{Units: gpus(0, 1), Memory: true})
 	}
 	time.Sleep(20 * p.seldom)

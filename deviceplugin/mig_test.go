@@ -32,7 +32,7 @@ func TestInstancesAreResources(t *testing.T) {
 	var mu sync.Mutex
 	creating := errors.New("MIG instance 1g.10gb at 6 is being created")
 	p := plugin(dir, k, func(o *Options) {
-		o.MIGGate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return creating }
+		o.MIGReadinessGate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return creating }
 		o.preStart = 100 * time.Millisecond
 	})
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true, Percent: true, Whole: true, MIG: true})

@@ -40,7 +40,7 @@ import (
 type PodResources interface {
 	// List returns, per container, the resource's name ("kerf.dev/gpu-percent") and its ids. The keys have no PodUID.
 	// After an error nothing is known: a partial list is an error too. List ends when ctx does. Ids of a pod that the
-	// lister does not know yet count as free until the next call. SetHolders reports such a pod once it has a grant.
+	// lister does not know yet count as free until the next call. SetOwners reports such a pod once it has a grant.
 	//
 	// Do not use kubelet's own List while pods come: it can forget the ids of a pod that kubelet admits at that moment.
 	// It counts the pods before, and removes the rest after (UpdateAllocatedDevices of its device manager, up to 1.37
@@ -53,13 +53,14 @@ type Options struct {
 	// Dir is kubelet's folder of device plugins, with kubelet.sock in it. It need not exist yet.
 	Dir string
 	Log *slog.Logger
-	// Gate is what every start of a container waits for: nil when containers can start, else an error that
+	// ReadinessGate is what every start of a container waits for: nil when containers can start, else an error that
 	// says what is in the way. It may wait or answer at once, and must return soon after ctx ends. It is called
-	// many times, also at once. A nil Gate is always open.
-	Gate func(ctx context.Context) error
-	// MIGGate waits for pending MIG instances. Starts of containers that may have one (a MIG profile, or memory) call
-	// it. Nil means that there is nothing to wait for.
-	MIGGate func(ctx context.Context) error
+	// many times, also at once. A nil ReadinessGate is always open.
+	ReadinessGate func(ctx context.Context) error
+	//
+	// MIGReadinessGate waits for pending MIG instances. Starts of containers that may have one (a MIG profile, or
+	// memory) call it. Nil means that there is nothing to wait for.
+	MIGReadinessGate func(ctx context.Context) error
 	// PodResources is called when the inventory changes and while hardware is lost or withdrawn. Nil means that no
 	// container ever holds an id.
 	PodResources PodResources
@@ -127,10 +128,11 @@ func New(o Options) *Plugin {
 }
 
 func (p *Plugin) endpoint(resource string) *endpoint {
-	s := service{resource: resource, board: newBoard(), gate: p.opts.Gate, wait: p.opts.preStart, log: p.opts.Log,
+	s := service{resource: resource, board: newBoard(), gate: p.opts.ReadinessGate, wait: p.opts.preStart,
+		log:      p.opts.Log,
 		answered: p.opts.Answered}
 	if resource == sharing.ResourceMemory || sharing.IsMIGResource(resource) {
-		s.gate = both(p.opts.Gate, p.opts.MIGGate)
+		s.gate = both(p.opts.ReadinessGate, p.opts.MIGReadinessGate)
 	}
 	return &endpoint{svc: s, share: p.opts.Share, dir: p.opts.Dir, suffix: p.opts.Suffix, log: p.opts.Log}
 }
@@ -202,11 +204,11 @@ func (p *Plugin) SetInventory(inv Inventory) error {
 	return nil
 }
 
-// SetHolders says which containers have a claim on which GPU; where claims are known at the start, call it
+// SetOwners says which containers have a grant on which GPU; where grants are known at the start, call it
 // before SetInventory. All of a container's GPUs count, the sound
 // ones too: its ids are taken to be spread evenly over them. The names identify a container; PodUID is not
 // looked at.
-func (p *Plugin) SetHolders(holders map[sharing.GPURef][]sharing.ContainerRef) {
+func (p *Plugin) SetOwners(holders map[sharing.GPURef][]sharing.ContainerRef) {
 	on := make(map[sharing.ContainerRef][]sharing.GPURef)
 	for gpu, refs := range holders {
 		for _, ref := range refs {

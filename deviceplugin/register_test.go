@@ -124,7 +124,7 @@ func TestKubeletRestart(t *testing.T) {
 				quickest = min(quickest, took)
 				counts(t, k, sharing.ResourceMemory, 20, 20)
 				if diff := cmp.Diff(want, admit(t, k, ref("a"), sharing.ResourceMemory, 4)); diff != "" {
-					t.Errorf("admitted anew (-before +after):\n%s", diff)
+					t.Errorf("admitted again (-before +after):\n%s", diff)
 				}
 			}
 			if quickest > time.Second {
@@ -333,7 +333,7 @@ func TestIdentity(t *testing.T) {
 	path := filepath.Join(t.TempDir(), kubeletSocket)
 	none := identify(path)
 	if none.there() || !none.same(identify(path)) {
-		t.Error("a socket that is not there is not told apart from one")
+		t.Error("a socket that is not there is not distinct from one")
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@
 #   hack/cluster.sh up            start it, or what of it does not run
 #   eval "$(hack/cluster.sh env)" kubectl, helm and kubectl kerf for this shell
 #   hack/cluster.sh version TAG   build the agent as that version, and give the nodes images with that tag
+#   hack/cluster.sh console       add the web console to the Kerf that helm installed, and serve it on this machine
 #   hack/cluster.sh left          what Kerf has left on the nodes and in the cluster: nothing, once it was removed
 #   hack/cluster.sh down          end it and delete its state; binaries stay
 #
@@ -96,7 +97,7 @@ version() {
 	rm -rf "$root"
 	mkdir -p "$root"
 	tar -xOf "$dir/1/img/agent.tar" layer.tar | tar -x -C "$root" # what the programs load stays as it is
-	for program in kerf-agent kerf-monitor kerf-hook kerf; do
+	for program in kerf-agent kerf-monitor kerf-console kerf-hook kerf; do
 		cgo=1
 		[ "$program" != kerf-hook ] || cgo=0
 		CGO_ENABLED=$cgo CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' go build -buildvcs=false -ldflags "-X main.version=$tag" -o "$root/usr/local/bin/$program" "./cmd/$program"
@@ -104,6 +105,19 @@ version() {
 	each tag "$tag"
 	each image "$tag"
 	rm -rf "$root"
+}
+
+# console runs the console in the cluster until ctrl-C ends the port forward. Its user is an administrator.
+console() {
+	eval "$(print_env)"
+	helm upgrade kerf deploy/chart --namespace kerf-system --reset-then-reuse-values --set console.enabled=true >/dev/null
+	kubectl rollout status -n kerf-system deployment/kerf-console --timeout=2m
+	kubectl create serviceaccount console-admin --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+	kubectl create clusterrolebinding console-admin --clusterrole=cluster-admin --serviceaccount=default:console-admin \
+		--dry-run=client -o yaml | kubectl apply -f - >/dev/null
+	printf 'Open http://127.0.0.1:%s and log in with this token:\n' "${1:-8443}"
+	kubectl create token console-admin
+	exec kubectl port-forward -n kerf-system service/kerf-console "${1:-8443}:80"
 }
 
 image() { at "$2" image "kerf.test/agent:$1" "$dir/version" /usr/local/bin/kerf-agent; }
@@ -171,6 +185,7 @@ case ${1:-} in
 up) up ;;
 env) print_env ;;
 version) version "${2:?which tag?}" ;;
+console) console "${2:-}" ;;
 left) left ;;
 down) down ;;
 *)

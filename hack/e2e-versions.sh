@@ -2,13 +2,14 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests that each supported Kubernetes must pass, on one version after the other, and writes the results to
+# Runs the tests that each supported version must pass, on one version after the other, and writes the results to
 # test/e2e/versions.txt, from which the docs have their table:
 #
 #   hack/e2e-versions.sh [VERSION...]
 #
-# Without a version, it runs all. Each version is built once, from pinned modules, which takes some ten minutes. A version
-# that fails does not end the run; the exit status is 1 then.
+# VERSION is one of Kubernetes, as 1.32.9, or of containerd, as containerd-1.7.35. Each runs with the default version of the
+# other. Without arguments, it runs all. Each version is built once, from pinned modules, which takes some ten minutes. A
+# version that fails does not end the run; the exit status is 1 then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,19 +18,37 @@ cd "$(dirname "$0")/.."
 tests='^(TestFraction|TestAgentAway|TestMIG|TestSchedulerPlaces|TestSchedulerGang|TestSchedulerGangPreempts|TestSchedulerPreempts|TestPolicies|TestPoliciesRefuse|TestChart)$'
 results=test/e2e/versions.txt
 default=$(sed -n 's/^K8S_DEFAULT=\([^ ]*\) .*/\1/p' test/e2e/node/build.sh)
+runtime=$(sed -n 's/.* CONTAINERD_DEFAULT=\([^ ]*\) .*/\1/p' test/e2e/node/build.sh)
 tools=${KERF_E2E_TOOLS:-$PWD/.cache/e2e}
+
+# A row names the commit of its run. The docs take no row of changed files.
+commit=$(git rev-parse --short=8 HEAD)
+[ -z "$(git status --porcelain -- . ":!$results" ':!docs/reference/versions.md')" ] || commit+=-changed
 
 if [ $# = 0 ]; then
 	mapfile -t versions < <(basename -s .mod test/e2e/node/kubernetes/versions/*.mod | sort -V)
-	set -- "${versions[@]}" "$default"
+	mapfile -t runtimes < <(basename -s .mod test/e2e/node/containerd/versions/*.mod | sort -V)
+	set -- "${versions[@]}" "$default" "${runtimes[@]/#/containerd-}"
 fi
 failed=0
 for version; do
-	began=$SECONDS result=passed
-	KERF_E2E_KUBERNETES=$version KERF_E2E_TOOLS=$tools KERF_E2E_DIR=$PWD/.cache/e2e-$version \
+	began=$SECONDS result=passed kubernetes=$version containerd=$runtime
+	case $version in
+	containerd-*) kubernetes=$default containerd=${version#containerd-} ;;
+	esac
+	dir=$PWD/.cache/e2e-$version
+	rm -f "$dir/tests.txt"
+	KERF_E2E_KUBERNETES=$kubernetes KERF_E2E_CONTAINERD=$containerd KERF_E2E_TOOLS=$tools KERF_E2E_DIR=$dir \
 		hack/e2e.sh -run "$tests" || result=failed failed=1
-	echo "e2e-versions: Kubernetes $version: $result after $((SECONDS - began)) s"
-	{ grep -v "^$version " "$results" || true; echo "$version $result $(date -u +%F)"; } | sort -V >"$results.new"
+	echo "e2e-versions: $version: $result after $((SECONDS - began)) s"
+	if [ ! -s "$dir/tests.txt" ]; then
+		echo "e2e-versions: $version: no test ran, so $results stays as it is" >&2
+		continue
+	fi
+	row="$kubernetes containerd-$containerd"
+	passed=$(grep -c '^--- PASS: ' "$dir/tests.txt" || true)
+	skipped=$(sed -n 's/^--- SKIP: \([^ ]*\) .*/\1/p' "$dir/tests.txt" | sort | paste -sd,)
+	{ grep -v "^$row " "$results" || true; echo "$row $result $(date -u +%F) $commit $passed ${skipped:--}"; } | sort -V >"$results.new"
 	mv "$results.new" "$results"
 done
 exit "$failed"

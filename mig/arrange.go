@@ -81,9 +81,9 @@ func (t *Table) Rearranged(o Occupancy, id int) bool {
 	return t.arrange(all) != nil
 }
 
-// Why returns the reason why no instance of the profile fits with o: an exhausted resource, or fragmentation. It is
-// empty if one fits.
-func (t *Table) Why(o Occupancy, id int) string {
+// UnfitReason returns the reason why no instance of the profile fits with o: an exhausted resource, or fragmentation.
+// It is empty if one fits.
+func (t *Table) UnfitReason(o Occupancy, id int) string {
 	i := t.index(id)
 	if i < 0 {
 		return fmt.Sprintf("the GPU has no MIG profile %d", id)
@@ -109,8 +109,8 @@ func (t *Table) Why(o Occupancy, id int) string {
 // lacks says which of the sums stands in the way of one more p.
 func lacks(t *Table, o Occupancy, p Profile) string {
 	i := t.index(p.ID)
-	if int(o.counts[i]) >= p.Most {
-		return fmt.Sprintf("%d of at most %d %s are there", o.counts[i], p.Most, p.Name)
+	if int(o.counts[i]) >= p.MaxInstances {
+		return fmt.Sprintf("%d of at most %d %s are there", o.counts[i], p.MaxInstances, p.Name)
 	}
 	if o.Compute+p.Compute > t.compute {
 		return fmt.Sprintf("%s takes %d of %d compute slices; %d are free", p.Name, p.Compute, t.compute,
@@ -163,8 +163,8 @@ func sums(t *Table, index []int) string {
 		}
 	}
 	for i, p := range t.profiles {
-		if counts[i] > p.Most {
-			over = append(over, fmt.Sprintf("%d of at most %d %s", counts[i], p.Most, p.Name))
+		if counts[i] > p.MaxInstances {
+			over = append(over, fmt.Sprintf("%d of at most %d %s", counts[i], p.MaxInstances, p.Name))
 		}
 	}
 	return strings.Join(over, ", ")

@@ -80,7 +80,7 @@ func TestWhyNotShowsTheArithmetic(t *testing.T) {
 	}{
 		"by a sum": {[]string{"1g.10gb@0", "3g.40gb@4"}, "4g.40gb",
 			"full: 4g.40gb takes 4 of 7 compute slices; 3 are free"},
-		"in pieces": {[]string{"1g.10gb@0", "1g.10gb@4"}, "3g.40gb",
+		"fragmented": {[]string{"1g.10gb@0", "1g.10gb@4"}, "3g.40gb",
 			"fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 6 are free (1-3,5-7)"},
 		"by units": {[]string{"3g.40gb@0", "3g.40gb@4"}, "1g.10gb",
 			"full: 1g.10gb takes 1 of 8 memory units from 0,1,2,3,4,5,6; 0 are free (none)"},
@@ -92,7 +92,7 @@ func TestWhyNotShowsTheArithmetic(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := h100.Why(o, id(t, h100, tt.profile)); got != tt.want {
+			if got := h100.UnfitReason(o, id(t, h100, tt.profile)); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})

@@ -155,7 +155,8 @@ func (t *Table) put(o Occupancy, i, j int) (Occupancy, bool) {
 // room reports whether the profile of that index fits by all that does not depend on its place.
 func (t *Table) room(o Occupancy, i int) bool {
 	p := &t.profiles[i]
-	return int(o.counts[i]) < p.Most && o.Compute+p.Compute <= t.compute && o.Engines.plus(p.Engines).within(t.engines)
+	return int(o.counts[i]) < p.MaxInstances && o.Compute+p.Compute <= t.compute &&
+		o.Engines.plus(p.Engines).within(t.engines)
 }
 
 func noPlace(t *Table, p Place) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/packing"
 )
 
-// Room is how many GPUs have which units free.
-type Room map[Mask]int
+// FreeCapacity is how many GPUs have which units free.
+type FreeCapacity map[Mask]int
 
 // draws is over how many demands In takes the mean: a prime of which the powers of 3 meet each number below it. With 5
 // clusters get a little less full, with 17 no fuller.
@@ -31,7 +31,7 @@ const usualWeight = 0.05
 // An empty GPU is worth One at most, and less if more are left than are needed. With few GPUs the values change with
 // each instance, with many hardly. If only counts show the demand, it may differ as much as so few requests allow.
 // Three requests of a profile do not show whether thirty or ninety come.
-func (v *Values) In(room Room) *Values {
+func (v *Values) In(room FreeCapacity) *Values {
 	f := newFiller(v.shapes, room)
 	bins, units := make([]float64, len(f.bins)), 0.0
 	for k, at := range f.bins {
@@ -112,7 +112,7 @@ type filler struct {
 // way is a shape, and where the mask stands that it leaves.
 type way struct{ shape, left int }
 
-func newFiller(shapes []shape, room Room) *filler {
+func newFiller(shapes []shape, room FreeCapacity) *filler {
 	known := map[Mask]bool{0: true}
 	var visit func(m Mask)
 	visit = func(m Mask) {
@@ -169,8 +169,8 @@ func (f *filler) fill(prices []float64) packing.Fillings {
 	return f
 }
 
-// Worth implements packing.Fillings.
-func (f *filler) Worth(kind int) float64 { return f.best[f.bins[kind]] }
+// Value implements packing.Fillings.
+func (f *filler) Value(kind int) float64 { return f.best[f.bins[kind]] }
 
 // Of implements packing.Fillings. A unit that nothing is worth to begin at stays empty.
 func (f *filler) Of(kind int) []float64 {

@@ -16,7 +16,7 @@ func TestValuesInARoomGrowWithIt(t *testing.T) {
 		table := table(t, model)
 		random := rand.New(rand.NewPCG(3, 2))
 		for range 5 {
-			demand, room := mig.Demand{}, mig.Room{}
+			demand, room := mig.Demand{}, mig.FreeCapacity{}
 			for _, p := range table.Profiles() {
 				demand[p.ID] = float64(random.IntN(4))
 			}
@@ -61,7 +61,7 @@ func TestManyHalvesAreWorthLessThanOne(t *testing.T) {
 		empty, halves int
 		completes     bool
 	}{{40, 1, false}, {10, 30, true}} {
-		v := usual.In(mig.Room{table.Full(): tt.empty, low: tt.halves})
+		v := usual.In(mig.FreeCapacity{table.Full(): tt.empty, low: tt.halves})
 		if got := v.Loss(low, low) < v.Loss(table.Full(), high); got != tt.completes {
 			t.Errorf("%+v: a half costs %d, half of an empty GPU %d", tt, v.Loss(low, low), v.Loss(table.Full(), high))
 		}
@@ -73,7 +73,7 @@ func TestScarceEmptyGPUsAreWorthMore(t *testing.T) {
 	table := table(t, "H100")
 	usual := mig.NewValues(table, bigDemand(t, table))
 	begin := func(empty int) mig.Value {
-		v := usual.In(mig.Room{table.Full(): empty, 0x0f: 6, 0xf0: 6})
+		v := usual.In(mig.FreeCapacity{table.Full(): empty, 0x0f: 6, 0xf0: 6})
 		return v.Loss(table.Full(), 0xf0)
 	}
 	if few, many := begin(3), begin(60); few <= many {
@@ -89,7 +89,7 @@ func TestWhatWasNotAskedForYetIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	room := mig.Room{table.Full(): 2, 0x7e: 8}
+	room := mig.FreeCapacity{table.Full(): 2, 0x7e: 8}
 	last := func(v *mig.Values) mig.Value { // the smallest instance on an empty GPU, in place of one in use
 		in := v.In(room)
 		return in.Loss(table.Full(), 1<<6) - in.Loss(0x7e, 1<<6)
@@ -122,7 +122,7 @@ func BenchmarkIn(b *testing.B) {
 		b.Run(model, func(b *testing.B) {
 			table := table(b, model)
 			v := mig.NewValues(table, nil)
-			room := mig.Room{table.Full(): 40}
+			room := mig.FreeCapacity{table.Full(): 40}
 			for free := range table.Full() {
 				if free%5 == 3 && len(room) < 20 {
 					room[free] = int(free%7) + 1

@@ -25,18 +25,20 @@ type State struct {
 	Fixed bool
 	// Shared is true if the instances are shared. Then no grant has a whole one.
 	Shared bool
-	// Turns is true if demand may switch the MIG mode. Busy is a clause that says what prevents that. It is
+	// ModeSwitchable is true if demand may switch the MIG mode. Busy is a clause that says what prevents that. It is
 	// empty if only grants can prevent it. Turned is the time of the last switch, zero if there was none.
-	Turns  bool
-	Busy   string
-	Turned time.Time
-	// Most is how many instances of each profile the GPU can have at once, by name: those of its layout, or as many as
-	// fit. With read-only settings it counts the instances that exist. It is nil without Geometry.
-	Most map[string]int
+	ModeSwitchable bool
+	Busy           string
+	ModeSwitchedAt time.Time
+	//
+	// MaxInstances is how many instances of each profile the GPU can have at once, by name: those of its layout, or as
+	// many as fit. With read-only settings it counts the instances that exist. It is nil without Geometry.
+	MaxInstances map[string]int
 	// Instances are in the order of their starts.
 	Instances []Instance
-	// Trouble is why the GPU gives no instance, and Waits why it is not as its pool requires; empty if all is well.
-	Trouble, Waits string
+	// Error is why the GPU gives no instance, and PendingReason why it is not as its pool requires; empty if all is
+	// well.
+	Error, PendingReason string
 }
 
 // Instance is a MIG instance that exists or that Kerf is creating.
@@ -46,16 +48,16 @@ type Instance struct {
 	Memory sharing.Bytes
 	// GI is the driver's ID, -1 while the instance does not exist.
 	GI int
-	// Ours is false for an unmanaged instance: Kerf neither grants nor destroys it.
-	Ours bool
+	// Managed is false for an unmanaged instance: Kerf neither grants nor destroys it.
+	Managed bool
 	// Ready is true if the instance exists and has a compute instance.
 	Ready bool
 	// UUID is the MIG device's, empty while it is not ready.
 	UUID string
-	// Grant is the ID of the grant that has it, and Holder names who has it or waits for it. Both may be empty.
-	Grant, Holder string
-	// Waits is why the last attempt to create it failed.
-	Waits string
+	// Grant is the ID of the grant that has it, and Owner names who has it or waits for it. Both may be empty.
+	Grant, Owner string
+	// PendingReason is why the last attempt to create it failed.
+	PendingReason string
 }
 
 // Granted is what a grant has of a GPU.
@@ -84,25 +86,25 @@ type User struct {
 // AnyStart leaves the start of an instance to the GPU.
 const AnyStart = -1
 
-// Offer is what a GPU gives to a request for an instance.
-type Offer struct {
-	// Share is the instance, if Why is empty.
+// Candidate is what a GPU gives to a request for an instance.
+type Candidate struct {
+	// Share is the instance, if Detail is empty.
 	Share sharing.Share
 	// Steps is the number of calls that create it, 0 if it exists. Loss is what it takes from the room for other
 	// instances, see Values.
 	Steps int
 	Loss  int64
-	// Why is why there is no instance. Never is true if that stays so whatever other grants release.
-	Why   string
-	Never bool
-	// Reason is Why in a word, for counters; empty if there is an instance.
+	// Detail is why there is no instance. Never is true if that stays so whatever other grants release.
+	Detail string
+	Never  bool
+	// Reason is Detail in a word, for counters; empty if there is an instance.
 	Reason Reason
 	// Unknown is the error in the name of the profile, nil if the GPU has that profile.
 	Unknown error
 }
 
 // Better reports whether o costs other requests less than p: an instance that exists costs least.
-func (o Offer) Better(p Offer) bool {
+func (o Candidate) Better(p Candidate) bool {
 	return cmp.Or(cmp.Compare(min(o.Steps, 1), min(p.Steps, 1)), cmp.Compare(o.Loss, p.Loss),
 		cmp.Compare(o.Steps, p.Steps)) < 0
 }
@@ -115,12 +117,12 @@ type Reason string
 const (
 	Full         Reason = "full"
 	Fragmented   Reason = "fragmented"
-	Foreign      Reason = "foreign"
+	Unmanaged    Reason = "foreign"
 	NoProfile    Reason = "no_such_profile"
 	NotLaidOut   Reason = "not_in_layout"
 	Shared       Reason = "shared"
 	NotInMIGMode Reason = "not_in_mig_mode"
-	Trouble      Reason = "trouble"
+	Faulty       Reason = "trouble"
 	NotChosen    Reason = "not_chosen"
 	Unhealthy    Reason = "unhealthy"
 	Cordoned     Reason = "cordoned"
@@ -133,8 +135,8 @@ type Proposal struct {
 	Index int
 	// Steps are in their order, for people.
 	Steps []string
-	// Waits says what prevents other steps, empty if nothing does.
-	Waits string
+	// PendingReason says what prevents other steps, empty if nothing does.
+	PendingReason string
 	// After are the instances after the steps, by their starts. Units is the number of memory slices. Both are set only
 	// if there are steps.
 	After []Instance

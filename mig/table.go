@@ -32,9 +32,9 @@ type Profile struct {
 	Memory sharing.Bytes
 	// SMs is the number of multiprocessors, for display.
 	SMs int
-	// Most is the largest number of such instances on an empty GPU.
-	Most    int
-	Engines Engines
+	// MaxInstances is the largest number of such instances on an empty GPU.
+	MaxInstances int
+	Engines      Engines
 	// Size is the length of its stretch of the axis, in placement units, and Starts are the units at which it
 	// may begin, ascending.
 	Size   int
@@ -125,9 +125,9 @@ func (p Profile) check() error {
 	switch {
 	case p.ID < 0 || p.Name == "":
 		return fmt.Errorf("has no id or no name: %w", sharing.ErrInvalid)
-	case p.Compute < 1 || p.Most < 1 || p.Size < 1 || p.Memory == 0:
+	case p.Compute < 1 || p.MaxInstances < 1 || p.Size < 1 || p.Memory == 0:
 		return fmt.Errorf("has %d compute slices, %s in %d placement units, at most %d times: %w", p.Compute, p.Memory,
-			p.Size, p.Most, sharing.ErrInvalid)
+			p.Size, p.MaxInstances, sharing.ErrInvalid)
 	case min(e.Decoders, e.Encoders, e.JPEGs, e.OFAs) < 0:
 		return fmt.Errorf("has a negative number of media engines: %w", sharing.ErrInvalid)
 	case len(p.Starts) == 0 || p.Starts[0] < 0:

@@ -41,7 +41,7 @@ func legal(profiles map[int]mig.Profile, set []mig.Place) bool {
 			}
 		}
 		compute += p.Compute
-		if count[p.ID]++; count[p.ID] > p.Most || compute > most {
+		if count[p.ID]++; count[p.ID] > p.MaxInstances || compute > most {
 			return false
 		}
 	}
@@ -129,7 +129,7 @@ func TestKnownSets(t *testing.T) {
 }
 
 func TestWhatTheDriverMustNotReport(t *testing.T) {
-	good := mig.Profile{ID: 1, Name: "1g.5gb", Compute: 1, Memory: 5 << 30, Most: 1, Size: 1, Starts: []int{0}}
+	good := mig.Profile{ID: 1, Name: "1g.5gb", Compute: 1, Memory: 5 << 30, MaxInstances: 1, Size: 1, Starts: []int{0}}
 	with := func(change func(*mig.Profile)) []mig.Profile {
 		p := good
 		change(&p)

@@ -115,7 +115,7 @@ func FuzzRequestFromResources(f *testing.F) {
 		case err != nil && !errors.Is(err, ErrInvalid):
 			t.Fatalf("error %v is not ErrInvalid", err)
 		case err == nil && !asks:
-			t.Fatal("a kerf.dev limit asks for nothing")
+			t.Fatal("a kerf.dev limit requests nothing")
 		case err == nil:
 			if err := r.Validate(); err != nil {
 				t.Fatalf("gives %+v, which is invalid: %v", r, err)

@@ -16,7 +16,7 @@ type GPUID string
 // Health is what is known of a GPU's hardware.
 type Health uint8
 
-// The health states. Only HealthOK takes new claims.
+// The health states. Only HealthOK takes new grants.
 const (
 	// HealthUnknown: the driver has not reported it yet, or does not any more.
 	HealthUnknown Health = iota
@@ -79,7 +79,7 @@ type GPU struct {
 
 	Health       Health
 	HealthReason string // why not HealthOK, for people
-	// Cordoned says why an administrator wants nothing new on it, for people; empty where it takes claims. What is on
+	// Cordoned says why an administrator wants nothing new on it, for people; empty where it takes grants. What is on
 	// it stays.
 	Cordoned string
 }

@@ -46,7 +46,7 @@ func TestGPURef(t *testing.T) {
 	}
 	if !shares[0].InInstance() || (Share{GPU: GPURef{UUID: planA}}).InInstance() ||
 		!(Share{GPU: GPURef{UUID: planA}, MIG: in}).InInstance() {
-		t.Error("which fragments lie in an instance")
+		t.Error("which shares lie in an instance")
 	}
 }
 
@@ -64,11 +64,11 @@ func TestWhyNotInstance(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if why := tc.req.WhyNotInstance(Instance{Profile: "3g.40gb", Size: 4}.On(planA)); (why == "") != tc.can {
+			if why := tc.req.InstanceMismatch(Instance{Profile: "3g.40gb", Size: 4}.On(planA)); (why == "") != tc.can {
 				t.Errorf("part: %q", why)
 			}
-			if why := tc.req.WhyNotInstance(GPURef{UUID: planA}); why != "" {
-				t.Errorf("a GPU of its own: %q", why)
+			if why := tc.req.InstanceMismatch(GPURef{UUID: planA}); why != "" {
+				t.Errorf("its own GPU: %q", why)
 			}
 		})
 	}

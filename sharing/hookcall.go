@@ -14,7 +14,7 @@ const (
 	HookProgram = "kerf-hook"
 	// HookActivate is the command, its second argument.
 	HookActivate = "activate"
-	// HookRequest is the flag of an admitted amount, as Ask's String writes it.
+	// HookRequest is the flag of an admitted amount, as ResourceRequest's String writes it.
 	HookRequest = "--request"
 
 	// formerActivate and formerRequest are in OCI specs and CDI specs that earlier versions wrote.
@@ -48,7 +48,10 @@ func DeviceOfHook(program string, args []string) (name string, ok bool) {
 		return "", false
 	}
 	if amount := RequestOfHook(args[2:]); amount != "" {
-		return CDIAsk + "=" + amount, true
+		if claim, is := strings.CutPrefix(amount, ClaimResource+":"); is {
+			return CDIClaim + "=" + claim, true
+		}
+		return EarlierCDIRequest + "=" + amount, true
 	}
-	return GuardDevice, true
+	return HookDevice, true
 }

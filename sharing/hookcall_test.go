@@ -12,13 +12,13 @@ func TestDeviceOfHook(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"guard": {program, []string{"kerf-hook", "activate", "--socket", "/s"}, GuardDevice},
+		"guard": {program, []string{"kerf-hook", "activate", "--socket", "/s"}, HookDevice},
 		"ask": {program, []string{"kerf-hook", "activate", "--socket", "/s", "--request", "gpu-memory-gib:3"},
-			CDIAsk + "=gpu-memory-gib:3"},
-		"guard of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s"}, GuardDevice},
+			EarlierCDIRequest + "=gpu-memory-gib:3"},
+		"guard of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s"}, HookDevice},
 		"ask of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s", "--ask",
 			"gpu-memory-gib:3"}, "kerf.dev/ask=gpu-memory-gib:3"},
-		"an ask of nothing":   {program, []string{"kerf-hook", "activate", "--request"}, GuardDevice},
+		"an ask of nothing":   {program, []string{"kerf-hook", "activate", "--request"}, HookDevice},
 		"another command":     {program, []string{"kerf-hook", "look", "--request", "gpu:1"}, ""},
 		"another program":     {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "activate"}, ""},
 		"another's arguments": {program, []string{"hook", "activate"}, ""},

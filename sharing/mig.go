@@ -26,7 +26,7 @@ var (
 	migResource = regexp.MustCompile(`^[1-9][0-9]?g(\.[1-9][0-9]{0,3}gb)?([.-][a-z][a-z0-9.]{0,31})?$`)
 )
 
-// MIGResource is the resource by which pods ask for a MIG profile of that name: "kerf.dev/mig-1g.10gb.me" for
+// MIGResource is the resource by which pods request a MIG profile of that name: "kerf.dev/mig-1g.10gb.me" for
 // "1g.10gb+me", as NVIDIA's device plugin writes it. It is false for what is no profile's name.
 func MIGResource(profile string) (string, bool) {
 	if !migProfile.MatchString(profile) {
@@ -61,7 +61,7 @@ func (r Request) checkMIG(f Fields) (errs []error) {
 			"cannot be given together with %s: the instance has its own share of the compute", f.MIG)
 	}
 	if r.GPUs > 1 {
-		bad(f.GPUs, strconv.Itoa(r.GPUs), "ask for one instance",
+		bad(f.GPUs, strconv.Itoa(r.GPUs), "request one instance",
 			"cannot be given together with %s: a program uses one MIG instance at a time", f.MIG)
 	}
 	if r.Profile != "" {

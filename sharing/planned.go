@@ -56,9 +56,9 @@ func (f Share) Instance() InstanceRef {
 // InInstance reports whether the share lies in a MIG instance: all of it, or a part of a shared one.
 func (f Share) InInstance() bool { return !f.Instance().None() }
 
-// WhyNotInstance says why the shared MIG instance of that identity cannot answer the request, whatever is free of it.
+// InstanceMismatch says why the shared MIG instance of that identity cannot answer the request, whatever is free of it.
 // It is empty if the instance can, and for a physical GPU.
-func (r Request) WhyNotInstance(id GPURef) string {
+func (r Request) InstanceMismatch(id GPURef) string {
 	switch {
 	case !id.IsInstance():
 		return ""

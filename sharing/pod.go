@@ -12,7 +12,7 @@ const (
 	ContainerApp ContainerKind = iota
 	// ContainerSidecar is a restartable init container: it runs together with all later containers.
 	ContainerSidecar
-	// ContainerInit runs to its end before the next container starts, and hands its claim over.
+	// ContainerInit runs to its end before the next container starts, and hands its grant over.
 	ContainerInit
 )
 
@@ -53,6 +53,8 @@ type Pod struct {
 	// Priority is the number that admission derived from the pod's priority class; 0 without a class. Users choose
 	// among the classes of the administrator, and cannot write the number.
 	Priority int32
+	// Claims are the pod's ResourceClaims.
+	Claims []PodClaim
 	// Terminal is true when the pod has succeeded or failed for good: none of its containers starts again.
 	Terminal bool
 }
@@ -63,15 +65,29 @@ type PodContainer struct {
 	Kind ContainerKind
 	// Limits are the values of its resource limits as decimal integers, Kerf's resources alone.
 	Limits map[string]string
+	// Claims are the ResourceClaims that it references.
+	Claims []ContainerClaim
 }
 
-// ContainerAsk is what one container of a pod is to get.
-type ContainerAsk struct {
+// PodClaim is a ResourceClaim of a pod.
+type PodClaim struct {
+	// Name is that in the pod, and Claim the object's; Claim is empty until the object is created from its template.
+	Name, Claim string
+}
+
+// ContainerClaim is a container's reference to a ResourceClaim of its pod.
+type ContainerClaim struct {
+	// Name is that in the pod. Request is one request of the claim, and empty for all.
+	Name, Request string
+}
+
+// ContainerRequest is what one container of a pod is to get.
+type ContainerRequest struct {
 	Ref ContainerRef
-	// Kind tells whether it may use a claim of another container of its pod.
+	// Kind tells whether it may use a grant of another container of its pod.
 	Kind ContainerKind
-	// Asks are the amounts as kubelet admitted them, sorted.
-	Asks []Ask
+	// Requests are the amounts as kubelet admitted them, sorted.
+	Requests []ResourceRequest
 	// Request is the asks and the pod's annotations together, not yet completed by a profile.
 	Request Request
 	// With names the container of the same pod whose GPUs and cap it shares; empty for a container with a separate
@@ -80,9 +96,10 @@ type ContainerAsk struct {
 	// SharedCap is the sum of the requests of all containers with one cap, and zero without a shared cap. Request is
 	// this container's part of it.
 	SharedCap Request
-	// HeldOnly says that no claim is to be made: it shares a cap, and what the others ask for is not known now. A claim
-	// that it has will do.
-	HeldOnly bool
+	//
+	// ExistingOnly means that the container uses a grant that exists, and gets no new one. It shares a cap, and the
+	// requests of the others are not known now. Or ResourceClaims admit it: their grants were made before.
+	ExistingOnly bool
 	// Advice is where it would like to be.
 	Advice Advice
 	// Priority is the pod's, 0 while the pod is not known.
@@ -95,26 +112,26 @@ type Advice struct {
 	GPUs []GPUID
 	// MIG is the place of the MIG instance that it planned on the one GPU; the zero value where it planned none.
 	MIG InstanceRef
-	// Near are the NUMA nodes of whole GPUs.
-	Near []Near
+	// NUMA are the NUMA nodes of whole GPUs.
+	NUMA []NUMAAffinity
 }
 
 // Injection is what a container of a grant gets before it is made.
 type Injection struct {
-	// Grant is the claim's id.
+	// Grant is the grant's id.
 	Grant     string
 	Placement Placement
 	Level     Level
 	// Device is the MIG instance that the container gets; the zero value where its placement is none.
 	Device MIGDevice
-	// Asks are the amounts that the container's hooks must name.
-	Asks []Ask
+	// Requests are the amounts that the container's hooks must name.
+	Requests []ResourceRequest
 	// Env are variables for the program. No cap depends on them.
 	Env map[string]string
 	// Mounts are files and folders of the host for the container, in the order in which they are mounted.
 	Mounts []Mount
-	// Note is the grant as an annotation of the container, for the runtime alone to read again.
-	Note string
+	// Annotation is the grant as an annotation of the container, for the runtime alone to read again.
+	Annotation string
 }
 
 // Mount shows a file or folder of the host at another place. Both are absolute paths. A program cannot make device
@@ -124,9 +141,9 @@ type Mount struct {
 	ReadOnly       bool
 }
 
-// NoteAnnotation is an OCI annotation of the container, which the agent writes: the grant (Injection.Note). It counts
-// only together with the guard.
-const NoteAnnotation = Domain + "/grant"
+// GrantAnnotation is an OCI annotation of the container, which the agent writes: the grant (Injection.Annotation). It
+// counts only together with the guard.
+const GrantAnnotation = Domain + "/grant"
 
 // PrivilegedLabel is `profile` on a GPU pod that may have privileged containers because its profile says so. The
 // admission policies set it, and reject it if no profile does.
@@ -140,17 +157,17 @@ type Seen struct {
 	PID int
 	// Running is true from its creation by the OCI runtime until its end.
 	Running bool
-	// Gone is true when it has ended for good: this instance never runs again.
-	Gone bool
+	// Removed is true when it has ended for good: this instance never runs again.
+	Removed bool
 	// CDINames are the CDI devices that kubelet passed.
 	CDINames []string
 	// Devices are the names of the driver's files, such as nvidia0 and nvidia-cap12, that its OCI spec gives it one by
 	// one. A container that may use every device of the node has none here: it is given no GPU. Only containerd's own
 	// list tells them, not NRI's.
 	Devices []string
-	// Note is the annotation that Inject gave, empty where it has none.
-	Note string
-	// Grant is the claim in the arguments of the hook in its OCI spec: for containers that are no pod's.
+	// Annotation is the annotation that Inject gave, empty where it has none.
+	Annotation string
+	// Grant is the grant in the arguments of the hook in its OCI spec: for containers that are no pod's.
 	Grant string
 }
 
@@ -159,9 +176,9 @@ type HookCall struct {
 	// ContainerID is the OCI state's id and PID its first process, which does not run the program yet.
 	ContainerID string
 	PID         int
-	// Ask is the amount in the hook's arguments; empty for the guard itself.
-	Ask string
-	// Grant is the claim in the hook's arguments, for containers that are no pod's; empty for pods.
+	// Amount is the amount in the hook's arguments; empty for the guard itself.
+	Amount string
+	// Grant is the grant in the hook's arguments, for containers that are no pod's; empty for pods.
 	Grant string
 }
 

@@ -92,12 +92,12 @@ func TestMIGResource(t *testing.T) {
 func TestNamesForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		PlacementAnnotation("main"): "scheduling.kerf.dev/main",
-		NoteAnnotation:              "kerf.dev/grant",
+		GrantAnnotation:             "kerf.dev/grant",
 		ContainerApp.String():       "app",
 		ContainerSidecar.String():   "sidecar",
 		ContainerInit.String():      "init",
 		ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "c"}.String(): "ns/p/c",
-		Near{NUMA: 3, Count: 2}.Device():                                              "kerf.dev/numa=3:2",
+		NUMAAffinity{NUMA: 3, Count: 2}.Device():                                      "kerf.dev/numa=3:2",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

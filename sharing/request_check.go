@@ -65,7 +65,7 @@ func (r Request) Check(f Fields) error {
 func (r Request) checkAmounts(f Fields, counted bool) (errs []error) {
 	if r.Memory == 0 && r.Percent == 0 && r.Profile == "" {
 		errs = append(errs, Invalid("the request", "", fmt.Sprintf("give %s, %s or %s", f.Memory, f.Percent, f.Whole),
-			"asks for nothing"))
+			"requests nothing"))
 	}
 	if !counted {
 		return errs
@@ -81,7 +81,7 @@ func (r Request) checkAmounts(f Fields, counted bool) (errs []error) {
 	}
 	switch {
 	case uint64(r.Percent) > uint64(FullGPU)*uint64(n):
-		errs = append(errs, Invalid(f.Percent, r.Percent.String(), fmt.Sprintf("write at most %d, or ask for more GPUs",
+		errs = append(errs, Invalid(f.Percent, r.Percent.String(), fmt.Sprintf("write at most %d, or request more GPUs",
 			int(FullGPU)*r.GPUs),
 			"is more than %d GPU%s, 100%% each", r.GPUs, plural(r.GPUs)))
 	case uint64(r.Percent)%uint64(n) != 0:
@@ -118,8 +118,8 @@ func (r Request) checkChoice(f Fields) (errs []error) {
 		seen[id] = true
 	}
 	if len(r.UUIDs) > 0 && r.GPUs > len(seen) {
-		errs = append(errs, Invalid(f.UUIDs, "", "name more, or ask for fewer GPUs",
-			"names %d GPU%s where %d are asked for",
+		errs = append(errs, Invalid(f.UUIDs, "", "name more, or request fewer GPUs",
+			"names %d GPU%s where %d are requested",
 			len(seen), plural(len(seen)), r.GPUs))
 	}
 	if r.MinLevel > LevelExclusive {

@@ -159,7 +159,7 @@ func RequestFromAmounts(in Amounts) (Request, error) {
 	return d.finish()
 }
 
-// Amounts returns the fields of a ClaimRequest that RequestFromAmounts reads back as r. The profile's own
+// Amounts returns the fields of a GrantRequest that RequestFromAmounts reads back as r. The profile's own
 // globs stay behind: the node adds them again.
 func (r Request) Amounts() Amounts {
 	a := Amounts{

@@ -96,13 +96,13 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 			d.instance(name, value, divided)
 			divided = name
 		default:
-			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU,
+			d.note(Invalid(name, value, "request "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU,
 				"is not a resource of Kerf"))
 		}
 	}
 	if shared && d.Kind == KindWhole {
 		// Said once and by the resource's name; Check would say it per amount.
-		d.note(Invalid(ResourceGPU, limits[ResourceGPU], "ask for one kind in one container",
+		d.note(Invalid(ResourceGPU, limits[ResourceGPU], "request one kind in one container",
 			"cannot be mixed with %s or %s", ResourceMemory, ResourcePercent))
 		d.Kind = KindShared
 	}
@@ -112,14 +112,14 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 	return asks
 }
 
-// instance reads the resource of a MIG profile; before is another one that the container asks for.
+// instance reads the resource of a MIG profile; before is another one that the container requests.
 func (d *draft) instance(name, value, before string) {
 	switch n, problem := parseCount(value, MaxGPUs); {
 	case !IsMIGResource(name):
 		d.note(Invalid(name, value, "write the profile as in "+resourceMIG+"1g.10gb, with . for +",
 			"is not the name of a MIG profile"))
 	case before != "":
-		d.note(Invalid(name, value, "ask for one instance in one container",
+		d.note(Invalid(name, value, "request one instance in one container",
 			"cannot be mixed with %s: a program uses one MIG instance at a time", before))
 	case problem != "":
 		d.note(Invalid(name, value, "write 1", "%s", problem))
@@ -139,7 +139,7 @@ func (d *draft) instanceAlone(name string, limits map[string]string) {
 			remedy, why := "leave it out, or choose another profile",
 				"the instance has its own, and takes no other limit"
 			if other == ResourceGPU {
-				remedy, why = "ask for one kind in one container", "an instance is a part of a GPU"
+				remedy, why = "request one kind in one container", "an instance is a part of a GPU"
 			}
 			d.note(Invalid(other, value, remedy, "cannot be given together with %s: %s", name, why))
 		}
@@ -177,7 +177,7 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 		case of != "" && of != container:
 		case of != "" && !asks:
 			d.note(Invalid(field, "", "give the container a limit such as "+ResourceMemory,
-				"is for a container that asks for no GPU"))
+				"is for a container that requests no GPU"))
 		case len(list(value)) == 0:
 			d.note(Invalid(field, value, "write a value, or leave it out", "is empty"))
 		case key == keyShareCapWith:

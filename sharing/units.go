@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Bytes is an amount of GPU memory. The zero value means "none asked" in requests.
+// Bytes is an amount of GPU memory. The zero value means "none requested" in requests.
 type Bytes uint64
 
 // Binary multiples of a byte.
@@ -68,7 +68,7 @@ func (b Bytes) Share(p Percent) Bytes {
 }
 
 // Percent is a share of one GPU's compute (or, over several GPUs, the sum of such shares). Zero means
-// "none asked": compute is then shared fairly.
+// "none requested": compute is then shared fairly.
 type Percent uint32
 
 // FullGPU is the compute of one whole GPU.

@@ -15,6 +15,9 @@ const (
 	ConditionConfigApplied = "ConfigApplied"
 )
 
+// ReasonReleased is the reason of DriverReady while the driver is drained and no process of Kerf uses it.
+const ReasonReleased = "Released"
+
 // Values of Condition.Status.
 const (
 	True  = "True"
@@ -44,6 +47,11 @@ func (s *Status) Condition(kind string) Condition {
 
 // Ready is true if containers with a GPU can start.
 func (s *Status) Ready() bool { return s.Condition(ConditionReady).Status == True }
+
+// DriverReleased is true if the driver is drained, and neither agent nor monitor uses it.
+func (s *Status) DriverReleased() bool {
+	return s.Condition(ConditionDriverReady).Reason == ReasonReleased
+}
 
 // Observe completes the conditions of a new status. A condition whose status did not change keeps its time. Another
 // one gets the time now (RFC 3339). The generation is that of the spec that the agent has applied.

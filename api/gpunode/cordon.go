@@ -11,19 +11,23 @@ import (
 	"strings"
 )
 
-// unexplained is the reason of a cordon without one.
+// unexplained is the reason of a cordon or a drain without one.
 const unexplained = "no reason was given"
 
 // Text is the reason and who cordoned the GPU, for people; never empty.
-func (c Cordon) Text() string {
-	text := c.Reason
-	if text == "" {
-		text = unexplained
+func (c Cordon) Text() string { return explained(c.Reason, c.By) }
+
+// Text is the reason and who drains the driver, for people; never empty.
+func (d DriverDrain) Text() string { return explained(d.Reason, d.By) }
+
+func explained(reason, by string) string {
+	if reason == "" {
+		reason = unexplained
 	}
-	if c.By != "" {
-		text += " (" + c.By + ")"
+	if by != "" {
+		reason += " (" + by + ")"
 	}
-	return text
+	return reason
 }
 
 // Cordon marks the GPUs that the spec cordons, for a client that does not wait for the agent. GPUs that the agent
@@ -48,8 +52,26 @@ func (s Spec) With(c Cordon) Spec {
 
 // Without is the spec without a cordon of the GPU.
 func (s Spec) Without(uuid string) Spec {
-	return Spec{CordonedGPUs: slices.DeleteFunc(slices.Clone(s.CordonedGPUs),
-		func(c Cordon) bool { return c.UUID == uuid })}
+	s.CordonedGPUs = slices.DeleteFunc(slices.Clone(s.CordonedGPUs), func(c Cordon) bool { return c.UUID == uuid })
+	return s
+}
+
+// Draining is the spec with a drain of the driver, or without one for nil.
+func (s Spec) Draining(d *DriverDrain) Spec {
+	s.DriverDrain = d
+	return s
+}
+
+// Resized is the spec with the entry in place of an earlier one of the same container. Entries of pods that are not in
+// the status are left out.
+func (s Spec) Resized(m GrantMemory, status Status) Spec {
+	out := slices.DeleteFunc(slices.Clone(s.GrantMemory), func(o GrantMemory) bool {
+		same := func(g Grant) bool { return g.PodUID == o.PodUID && g.Container == o.Container }
+		return o.PodUID == m.PodUID && o.Container == m.Container || !slices.ContainsFunc(status.Grants, same)
+	})
+	out = append(out, m)
+	s.GrantMemory = out
+	return s
 }
 
 // Fingerprint is the same for the same grants of pods, whatever their order and state. It is empty if there are none.

@@ -63,7 +63,7 @@ type earlierCordon struct {
 }
 
 // SpecPatch is a merge patch that replaces the cordons of a spec, in both forms: agents of the earlier release read
-// the map.
+// the map. It has the other fields only if they change.
 func SpecPatch(before, after Spec) map[string]any {
 	earlier := map[string]*earlierCordon{}
 	for _, c := range before.CordonedGPUs {
@@ -74,7 +74,14 @@ func SpecPatch(before, after Spec) map[string]any {
 		list = append(list, c)
 		earlier[c.UUID] = &earlierCordon{Reason: c.Reason, By: c.By, Since: c.Since}
 	}
-	return map[string]any{"cordonedGPUs": list, "cordoned": earlier}
+	patch := map[string]any{"cordonedGPUs": list, "cordoned": earlier}
+	if before.DriverDrain != after.DriverDrain {
+		patch["driverDrain"] = after.DriverDrain
+	}
+	if !slices.Equal(before.GrantMemory, after.GrantMemory) {
+		patch["grantMemory"] = after.GrantMemory
+	}
+	return patch
 }
 
 // ReadStatus reads a status in either form. One that is absent or null is empty.

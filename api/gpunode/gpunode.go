@@ -35,28 +35,14 @@ type Metadata struct {
 	Generation      int64  `json:"generation"`
 }
 
-// Spec is what an administrator says about a node's GPUs. No agent writes it.
-type Spec struct {
-	// CordonedGPUs take no new grant. Their running containers are not disturbed.
-	CordonedGPUs []Cordon `json:"cordonedGPUs,omitempty"`
-}
-
-// Cordon says why a GPU takes no new grant, who cordoned it, and when (RFC 3339).
-type Cordon struct {
-	// UUID is the GPU's.
-	UUID   string `json:"uuid"`
-	Reason string `json:"reason,omitempty"`
-	By     string `json:"by,omitempty"`
-	Since  string `json:"since,omitempty"`
-}
-
-// Values of GPU.Mode: the GPU gives shares only, is given whole only, gives MIG instances only, or Kerf leaves it
-// alone.
+// Values of GPU.Mode: the GPU gives shares only, is given whole only, or gives MIG instances only. ModeExcluded: Kerf
+// leaves it alone. ModeDRA: pods get it by ResourceClaim only.
 const (
 	ModeShared   = "shared"
 	ModeWhole    = "whole"
 	ModeMIG      = "mig"
 	ModeExcluded = "excluded"
+	ModeDRA      = "dra"
 )
 
 // Values of Grant.State.
@@ -206,7 +192,8 @@ type GPU struct {
 	MaxShares int `json:"maxShares,omitempty"`
 	// Overcommit is how much of the GPU is granted in shares; absent for no overcommit.
 	Overcommit *Overcommit `json:"overcommit,omitempty"`
-	// Mode is what the pool's rules let the GPU give: shared, whole, mig or excluded; absent for everything it can.
+	// Mode is what the pool's rules let the GPU give: shared, whole, mig, excluded or dra; absent for everything it
+	// can.
 	Mode string `json:"mode,omitempty"`
 	// Levels are the enforcement levels that a grant can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`

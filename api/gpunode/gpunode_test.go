@@ -129,6 +129,53 @@ func TestSpecPatch(t *testing.T) {
 	}
 }
 
+// A cordon leaves a drain of the driver as it is, and the patch has the drain only if that changes.
+func TestDriverDrain(t *testing.T) {
+	d := &DriverDrain{Reason: "580 to 590", By: "ops", Since: "2026-09-01T10:00:00Z"}
+	drained := Spec{}.Draining(d)
+	if got := drained.With(Cordon{UUID: "a"}).Without("a"); got.DriverDrain != d {
+		t.Errorf("a cordon ends the drain: %+v", got)
+	}
+	for name, tt := range map[string]struct {
+		before, after Spec
+		want          string
+	}{
+		"begin": {Spec{}, drained, `{"cordoned":{},"cordonedGPUs":[],"driverDrain":{"reason":"580 to 590","by":"ops",` +
+			`"since":"2026-09-01T10:00:00Z"}}`},
+		"end":  {drained, drained.Draining(nil), `{"cordoned":{},"cordonedGPUs":[],"driverDrain":null}`},
+		"same": {drained, drained.Without("a"), `{"cordoned":{},"cordonedGPUs":[]}`},
+	} {
+		text, err := json.Marshal(SpecPatch(tt.before, tt.after))
+		if err != nil || string(text) != tt.want {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+	}
+	spec, err := ReadSpec([]byte(`{"driverDrain":{"reason":"","by":"","since":""}}`))
+	if err != nil || spec.DriverDrain == nil || spec.DriverDrain.Text() != unexplained ||
+		d.Text() != "580 to 590 (ops)" {
+		t.Errorf("read %+v: %v", spec.DriverDrain, err)
+	}
+}
+
+// A resized container has one entry, and entries of pods that are gone leave.
+func TestResized(t *testing.T) {
+	entry := func(uid string, gib int64) GrantMemory {
+		return GrantMemory{PodUID: uid, Container: "main", Namespace: "ns", Pod: "p", MemoryGiB: gib}
+	}
+	before := Spec{GrantMemory: []GrantMemory{entry("a", 10), entry("gone", 5), entry("b", 7)}}
+	status := Status{Grants: []Grant{{PodUID: "a", Container: "main"}, {PodUID: "b", Container: "main"}}}
+	after := before.Resized(entry("a", 12), status)
+	if d := cmp.Diff([]GrantMemory{entry("b", 7), entry("a", 12)}, after.GrantMemory); d != "" {
+		t.Error(d)
+	}
+	text, err := json.Marshal(SpecPatch(Spec{}, Spec{GrantMemory: []GrantMemory{entry("a", 12)}}))
+	want := `{"cordoned":{},"cordonedGPUs":[],"grantMemory":[{"podUID":"a","container":"main","namespace":"ns",` +
+		`"pod":"p","memoryGiB":12}]}`
+	if err != nil || string(text) != want {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 // A condition keeps its time while its status stays.
 func TestObserve(t *testing.T) {
 	before := []Condition{{Type: "a", Status: True, LastTransitionTime: "1"},

@@ -21,13 +21,13 @@ const holdMost = time.Minute
 // holdContextCommand makes a context on the first GPU that CUDA shows, when the agent says so.
 func holdContextCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    session.HoldContext + " LIBRARY...",
+		Use:    session.HelperCommand + " LIBRARY...",
 		Short:  "Make a CUDA context and keep it until standard input ends",
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, libraries []string) error {
 			defer time.AfterFunc(holdMost, func() { os.Exit(1) }).Stop()
-			return cudacontext.Hold(c.InOrStdin(), c.OutOrStdout(), libraries)
+			return cudacontext.RunHelper(c.InOrStdin(), c.OutOrStdout(), libraries)
 		},
 	}
 }

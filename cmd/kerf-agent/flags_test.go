@@ -48,7 +48,7 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			if os.Geteuid() != 0 && strings.Contains(name, "dir") {
-				t.Skip("the agent asks for root before it looks at the directory:", sharing.ErrDenied)
+				t.Skip("the agent requests root before it looks at the directory:", sharing.ErrDenied)
 			}
 			c := command(tc.env, func(string) { t.Error("killed") })
 			c.SetArgs(tc.args)

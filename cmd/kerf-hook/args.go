@@ -9,18 +9,13 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"time"
 
 	"github.com/kerf-gpu/kerf/hooks/oci/client"
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 )
 
-const (
-	// maxWait is half of the timeout that the hook has in its spec. The hook ends by itself, with its own error, well
-	// before the OCI runtime ends it.
-	maxWait = 60 * time.Second
-	// maxSocket is the longest path of a unix socket.
-	maxSocket = 107
-)
+// maxSocket is the longest path of a unix socket.
+const maxSocket = 107
 
 var errUsage = errors.New("usage: kerf-hook activate --socket PATH [--request RESOURCE:COUNT] " +
 	"[--grant ID] [--wait DURATION]")
@@ -35,10 +30,10 @@ func parse(args []string) (client.Options, error) {
 	flags := flag.NewFlagSet("activate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.Socket, "socket", "", "the agent's socket")
-	flags.StringVar(&o.Ask, "request", "", "the admitted amount")
-	flags.StringVar(&o.Ask, "ask", "", "the name of --request in earlier versions")
+	flags.StringVar(&o.Amount, "request", "", "the admitted amount")
+	flags.StringVar(&o.Amount, "ask", "", "the name of --request in earlier versions")
 	flags.StringVar(&o.Grant, "grant", "", "the grant to activate")
-	flags.DurationVar(&o.Wait, "wait", maxWait, "how long to wait for an agent")
+	flags.DurationVar(&o.Wait, "wait", wire.HookDeadline, "how long to wait for an agent")
 	if err := flags.Parse(args[2:]); err != nil {
 		return client.Options{}, fmt.Errorf("%w: %w", err, errUsage)
 	}
@@ -49,14 +44,16 @@ func parse(args []string) (client.Options, error) {
 		return client.Options{}, fmt.Errorf("--socket %q is no absolute path of at most %d bytes: %w", o.Socket,
 			maxSocket, errUsage)
 	}
-	if o.Wait <= 0 || o.Wait > maxWait {
-		return client.Options{}, fmt.Errorf("--wait %s is not between 0 and %s: %w", o.Wait, maxWait, errUsage)
+	if o.Wait <= 0 || o.Wait > wire.HookDeadline {
+		return client.Options{}, fmt.Errorf("--wait %s is not between 0 and %s: %w", o.Wait, wire.HookDeadline,
+			errUsage)
 	}
 	// A present but empty flag is an error in the spec. It does not mean that the flag is absent.
 	var err error
 	flags.Visit(func(f *flag.Flag) {
-		if v := f.Value.String(); f.Name != "socket" && f.Name != "wait" && !client.IsWord(v) {
-			err = fmt.Errorf("--%s %q is not 1 to %d of a-z A-Z 0-9 . : _ -: %w", f.Name, v, client.MaxWord, errUsage)
+		if v := f.Value.String(); f.Name != "socket" && f.Name != "wait" && !client.IsToken(v) {
+			err = fmt.Errorf("--%s %q is not 1 to %d of a-z A-Z 0-9 . : _ -: %w", f.Name, v, client.MaxTokenBytes,
+				errUsage)
 		}
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/hooks/oci/client"
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 )
 
 func TestParse(t *testing.T) {
@@ -22,11 +23,11 @@ func TestParse(t *testing.T) {
 		"guard": {"activate --socket /run/kerf/hook.sock", client.Options{Socket: "/run/kerf/hook.sock",
 			Wait: time.Minute}},
 		"ask": {"activate --socket /s --request gpu-memory-gib:10",
-			client.Options{Socket: "/s", Ask: "gpu-memory-gib:10",
+			client.Options{Socket: "/s", Amount: "gpu-memory-gib:10",
 				Wait: time.Minute}},
-		"of an earlier version": {"arm --socket /s --ask gpu-memory-gib:10", client.Options{Socket: "/s",
-			Ask: "gpu-memory-gib:10", Wait: time.Minute}},
-		"no pod": {"activate --socket /s --grant k-1a --request gpu:1", client.Options{Socket: "/s", Ask: "gpu:1",
+		"of an earlier version": {"activate --socket /s --ask gpu-memory-gib:10", client.Options{Socket: "/s",
+			Amount: "gpu-memory-gib:10", Wait: time.Minute}},
+		"no pod": {"activate --socket /s --grant k-1a --request gpu:1", client.Options{Socket: "/s", Amount: "gpu:1",
 			Grant: "k-1a", Wait: time.Minute}},
 		"other wait": {"activate --socket=/s --wait=1s", client.Options{Socket: "/s", Wait: time.Second}},
 	}
@@ -77,8 +78,8 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if o.Wait <= 0 || o.Wait > maxWait || !strings.HasPrefix(o.Socket, "/") || o.Ask != "" &&
-			!client.IsWord(o.Ask) || o.Grant != "" && !client.IsWord(o.Grant) {
+		if o.Wait <= 0 || o.Wait > wire.HookDeadline || !strings.HasPrefix(o.Socket, "/") || o.Amount != "" &&
+			!client.IsToken(o.Amount) || o.Grant != "" && !client.IsToken(o.Grant) {
 			t.Errorf("%+v was taken", o)
 		}
 	})

@@ -104,7 +104,8 @@ func TestVersion(t *testing.T) {
 // TestProgram runs the program itself, with an environment that would change others.
 func TestProgram(t *testing.T) {
 	bin := build(t)
-	socket := agent(t, wire.Response{OK: true}, wire.Response{Message: "no room\nkerf-hook: all is well\x1b[2J"})
+	socket := agent(t, wire.Response{OK: true},
+		wire.Response{Message: "not enough free\nkerf-hook: all is well\x1b[2J"})
 	run := func(stdin io.Reader, args ...string) (code int, stdout, stderr string) {
 		var o, e bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), bin, args...)
@@ -124,7 +125,7 @@ func TestProgram(t *testing.T) {
 	}
 	code, out, errs := run(strings.NewReader(creating), "activate", "--socket", socket)
 	if code != exitRefused || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasSuffix(errs, "\n") ||
-		strings.Contains(errs, "\x1b") || !strings.Contains(errs, "no room") {
+		strings.Contains(errs, "\x1b") || !strings.Contains(errs, "not enough free") {
 		t.Errorf("refused: exit %d, stdout %q, stderr %q, want 1 and one line", code, out, errs)
 	}
 	if code, _, errs := run(strings.NewReader("{}"), "activate", "--socket", socket); code != exitRefused ||

@@ -2,11 +2,12 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rendered and validated only: the other side was not run with it. docs/use/other-tools.md has what it is for, and its limits.
+# Run with Slurm 22.05 and simulated GPUs: make e2e-neighbors. docs/use/slurm.md has what it is for, and its limits.
 #SBATCH --job-name=train
 #SBATCH --ntasks=1
 #SBATCH --gres=shard:10
-# Slurm counts the shares (gres.conf: Name=shard Count=80 for a GPU of 80 GiB), Kerf enforces the cap of each. KERF_GIB is to be
-# the number of shards.
+# Slurm has chosen a GPU and a number of shards, of 1 GiB each. Kerf enforces this cap on the same GPU.
 set -euo pipefail
-exec kerf run --memory "${KERF_GIB:-10}GiB" --min-enforcement userspace -- python3 train.py
+gpu=$(nvidia-smi --query-gpu=uuid --format=csv,noheader --id="$SLURM_JOB_GPUS")
+exec kerf run --name "slurm-$SLURM_JOB_ID-batch" --memory "${SLURM_SHARDS_ON_NODE}GiB" --gpu-uuid "$gpu" \
+	--min-enforcement userspace -- python3 train.py

@@ -2,8 +2,9 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rendered and validated only: the other side was not run with it. docs/use/other-tools.md has what it is for, and its limits.
+# Run with Slurm 22.05 and simulated GPUs: make e2e-neighbors. docs/use/slurm.md has what it is for, and its limits.
 #
-# slurm.conf: Prolog=/etc/slurm/kerf-prolog.sh. A node whose agent does not take claims is drained by Slurm (exit status 1).
+# slurm.conf: Prolog=/etc/slurm/kerf-prolog.sh. If the agent does not accept requests, Slurm drains the node (exit status 1).
 set -euo pipefail
+PATH=/usr/local/bin:/usr/bin:/bin # Slurm sets none
 exec kerf status --wait ready --timeout 60s >/dev/null

@@ -27,7 +27,7 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 	if err := checkAsked(c); err != nil {
 		return nil, err
 	}
-	if len(in.Placement) == 0 || in.Note == "" {
+	if len(in.Placement) == 0 || in.Annotation == "" {
 		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant,
 			sharing.ErrUnavailable)
 	}
@@ -54,7 +54,7 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 	if err := clearLimitEnv(a, c); err != nil {
 		return nil, err
 	}
-	a.AddAnnotation(sharing.NoteAnnotation, in.Note)
+	a.AddAnnotation(sharing.GrantAnnotation, in.Annotation)
 	return a, addMounts(a, c, in.Mounts)
 }
 
@@ -97,9 +97,9 @@ func podsShm(c *api.Container, m *api.Mount) bool {
 // is taken away. It returns nil when there is nothing to do.
 func adjustOther(c *api.Container, exempt bool) (*api.ContainerAdjustment, error) {
 	a := &api.ContainerAdjustment{}
-	_, forged := c.GetAnnotations()[sharing.NoteAnnotation]
+	_, forged := c.GetAnnotations()[sharing.GrantAnnotation]
 	if forged {
-		a.RemoveAnnotation(sharing.NoteAnnotation)
+		a.RemoveAnnotation(sharing.GrantAnnotation)
 	}
 	if exempt {
 		if forged {
@@ -198,12 +198,12 @@ func seenOf(pods []*api.PodSandbox, containers []*api.Container) []sharing.Seen 
 		case api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
 			s.Running = true
 		case api.ContainerState_CONTAINER_STOPPED:
-			s.Gone, s.PID = true, 0 // CRI starts no container twice
+			s.Removed, s.PID = true, 0 // CRI starts no container twice
 		case api.ContainerState_CONTAINER_CREATED, api.ContainerState_CONTAINER_UNKNOWN:
 			s.Running = s.PID > 0 // made by the OCI runtime, and not said to run yet
 		}
-		if slices.Contains(s.CDINames, sharing.GuardDevice) {
-			s.Note = c.GetAnnotations()[sharing.NoteAnnotation]
+		if slices.Contains(s.CDINames, sharing.HookDevice) {
+			s.Annotation = c.GetAnnotations()[sharing.GrantAnnotation]
 		}
 		seen = append(seen, s)
 	}

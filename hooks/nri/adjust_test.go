@@ -53,7 +53,7 @@ func TestGoldenAdjustments(t *testing.T) {
 	sneaky := injection()
 	sneaky.Env = map[string]string{visibleEnv: "all"}
 	forged := containerOf("main")
-	forged.Annotations = map[string]string{sharing.NoteAnnotation: "mine"}
+	forged.Annotations = map[string]string{sharing.GrantAnnotation: "mine"}
 	held := injection()
 	held.Mounts = preloading()
 	onMIG := injection()
@@ -151,7 +151,7 @@ func TestVolumesOverTheLibraryAreRefused(t *testing.T) {
 func TestInjectionWithoutGPUIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*sharing.Injection){
 		"no placement": func(in *sharing.Injection) { in.Placement = nil },
-		"no note":      func(in *sharing.Injection) { in.Note = "" },
+		"no note":      func(in *sharing.Injection) { in.Annotation = "" },
 	} {
 		in := injection()
 		change(&in)
@@ -169,11 +169,11 @@ func TestForgedEnvironmentAndAnnotations(t *testing.T) {
 		ctr := containerOf("main", guarded()...)
 		ctr.Env = []string{"KERF_GRANT=k-666", "NVIDIA_VISIBLE_DEVICES=all", "KERF_GPUS=" + string(gpu1),
 			"KERF_GRANT=k-667"}
-		ctr.Annotations = map[string]string{sharing.NoteAnnotation: "mine", "other": "kept"}
+		ctr.Annotations = map[string]string{sharing.GrantAnnotation: "mine", "other": "kept"}
 		raw := containerOf("main")
-		raw.Env, raw.Annotations = append([]string(nil), ctr.Env...), map[string]string{sharing.NoteAnnotation: "mine",
+		raw.Env, raw.Annotations = append([]string(nil), ctr.Env...), map[string]string{sharing.GrantAnnotation: "mine",
 			"other": "kept"}
-		a, err := c.create(podOf("train", sharing.NoteAnnotation+"x", "no key of ours"), ctr)
+		a, err := c.create(podOf("train", sharing.GrantAnnotation+"x", "no key of ours"), ctr)
 		if err == nil {
 			t.Fatalf("a pod with an unknown annotation of ours got %v", a)
 		}
@@ -184,7 +184,7 @@ func TestForgedEnvironmentAndAnnotations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(map[string]string{sharing.NoteAnnotation: injection().Note, "other": "kept"},
+		if d := cmp.Diff(map[string]string{sharing.GrantAnnotation: injection().Annotation, "other": "kept"},
 			spec.Annotations); d != "" {
 			t.Fatal(d)
 		}
@@ -303,7 +303,7 @@ func TestGPUsByMountAreRefused(t *testing.T) {
 		"/data/all": false,
 	} {
 		ctr := &api.Container{Name: "main", Mounts: []*api.Mount{{Source: "/dev/null", Destination: at}}}
-		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Note: "n",
+		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Annotation: "n",
 			Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu0}}}})
 		_, other := adjustOther(ctr, false)
 		for i, err := range []error{guarded, other} {
@@ -358,7 +358,7 @@ func TestOtherPlugin(t *testing.T) {
 
 func TestSeen(t *testing.T) {
 	box := podOf("train")
-	note := map[string]string{sharing.NoteAnnotation: "note"}
+	note := map[string]string{sharing.GrantAnnotation: "note"}
 	ref := sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train", Container: "main"}
 	devices := func(names ...string) []*api.CDIDevice { return containerOf("", names...).CDIDevices }
 	tests := map[string]struct {
@@ -367,24 +367,24 @@ func TestSeen(t *testing.T) {
 	}{
 		"running": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7,
 			CDIDevices: devices(guarded()...), Annotations: note},
-			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: guarded(), Note: "note"}},
+			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: guarded(), Annotation: "note"}},
 		"paused": {&api.Container{State: api.ContainerState_CONTAINER_PAUSED, Pid: 7},
 			sharing.Seen{Ref: ref, PID: 7, Running: true}},
 		"not made by the OCI runtime": {&api.Container{State: api.ContainerState_CONTAINER_CREATED,
 			CDIDevices: devices(guarded()...), Annotations: note},
-			sharing.Seen{Ref: ref, CDINames: guarded(), Note: "note"}},
+			sharing.Seen{Ref: ref, CDINames: guarded(), Annotation: "note"}},
 		"in its hooks": {&api.Container{State: api.ContainerState_CONTAINER_CREATED, Pid: 7},
 			sharing.Seen{Ref: ref, PID: 7, Running: true}},
 		"ended": {&api.Container{State: api.ContainerState_CONTAINER_STOPPED, Pid: 7},
-			sharing.Seen{Ref: ref, Gone: true}},
+			sharing.Seen{Ref: ref, Removed: true}},
 		"unknown": {&api.Container{}, sharing.Seen{Ref: ref}},
 		"a note without the guard is none": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7,
 			Annotations: note, CDIDevices: devices("a.b/c=d")},
 			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: []string{"a.b/c=d"}}},
 		"a guard with names of a newer agent": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7,
-			Annotations: note, CDIDevices: devices(sharing.GuardDevice, "kerf.dev/new=1")},
-			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: []string{sharing.GuardDevice, "kerf.dev/new=1"},
-				Note: "note"}},
+			Annotations: note, CDIDevices: devices(sharing.HookDevice, "kerf.dev/new=1")},
+			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: []string{sharing.HookDevice, "kerf.dev/new=1"},
+				Annotation: "note"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -400,29 +400,30 @@ func TestSeen(t *testing.T) {
 }
 
 func TestRefusalText(t *testing.T) {
-	ask := []sharing.ContainerAsk{
-		{Ref: sharing.ContainerRef{Container: "a"}, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 20},
+	ask := []sharing.ContainerRequest{
+		{Ref: sharing.ContainerRef{Container: "a"}, Requests: []sharing.ResourceRequest{{Resource: "gpu-memory-gib",
+			Count: 20},
 			{Resource: "gpu-percent", Count: 50}}, Request: sharing.Request{GPUs: 2}},
-		{Ref: sharing.ContainerRef{Container: "b"}, Asks: []sharing.Ask{{Resource: "gpu", Count: 2}},
+		{Ref: sharing.ContainerRef{Container: "b"}, Requests: []sharing.ResourceRequest{{Resource: "gpu", Count: 2}},
 			Request: sharing.Request{Kind: sharing.KindWhole, GPUs: 2}},
 	}
 	box := sandbox{namespace: "ns", name: "p"}
 	wrap := func(text string, kind error) error { return &refusal{text: text, cause: kind} }
 	tests := map[string]struct {
-		asks []sharing.ContainerAsk
+		asks []sharing.ContainerRequest
 		err  error
 		want string
 	}{
-		"no room": {ask, wrap("no room\n  GPU 0: full\n  GPU 1: full", sharing.ErrExhausted),
-			"kerf: pod ns/p asks for kerf.dev/gpu-memory-gib=20 and kerf.dev/gpu-percent=50 in container a over 2 " +
-				"GPUs, kerf.dev/gpu=2 in container b: no room; kubelet tries again until there is room: " +
-				"ask for less, or end a pod that holds GPUs of this node (kerf status shows them) (GPU 0: full; GPU " +
+		"not enough free": {ask, wrap("not enough free\n  GPU 0: full\n  GPU 1: full", sharing.ErrExhausted),
+			"kerf: pod ns/p requests kerf.dev/gpu-memory-gib=20 and kerf.dev/gpu-percent=50 in container a over 2 " +
+				"GPUs, kerf.dev/gpu=2 in container b: not enough free; kubelet tries again until enough is free: " +
+				"request less, or end a pod that holds GPUs of this node (kerf status shows them) (GPU 0: full; GPU " +
 				"1: full)"},
 		"never": {nil, wrap("no GPU", sharing.ErrUnsupported),
-			"kerf: pod ns/p: no GPU; this node will never give it: ask for less, or for another node"},
+			"kerf: pod ns/p: no GPU; this node will never give it: request less, or choose another node"},
 		"not ready": {nil, wrap("agent is not ready", sharing.ErrUnavailable),
 			"kerf: pod ns/p: agent is not ready; kubelet tries again by itself"},
-		"mistakes": {nil, errors.Join(sharing.Invalid("f", "1", "", "is bad"),
+		"errors": {nil, errors.Join(sharing.Invalid("f", "1", "", "is bad"),
 			sharing.Invalid("g", "2", "", "is bad")),
 			`kerf: pod ns/p: f "1" is bad; g "2" is bad; fix this in the pod and create it again`},
 		"of no kind":  {nil, errors.New("disk full"), "kerf: pod ns/p: disk full"},

@@ -44,8 +44,8 @@ func (b sandbox) ref(container string) sharing.ContainerRef {
 
 // podAsks are the requests of all containers of the pod that request a share of a GPU, from its spec and the
 // sandbox's annotations. The error has every problem of the pod, each a *sharing.FieldError.
-func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
-	var asks []sharing.ContainerAsk
+func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerRequest, error) {
+	var asks []sharing.ContainerRequest
 	var errs []error
 	for _, c := range pod.Containers {
 		if len(c.Limits) == 0 {
@@ -56,8 +56,8 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("container %q: %w", c.Name, err))
 		case ok:
-			asks = append(asks, sharing.ContainerAsk{
-				Ref: box.ref(c.Name), Kind: c.Kind, Asks: sharing.AsksOf(c.Limits), Request: req,
+			asks = append(asks, sharing.ContainerRequest{
+				Ref: box.ref(c.Name), Kind: c.Kind, Requests: sharing.ResourceRequestsOf(c.Limits), Request: req,
 				Advice: sharing.Planned(box.annotations, c.Name), Priority: pod.Priority,
 				With: sharing.ShareWith(box.annotations, c.Name),
 			})
@@ -66,14 +66,14 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return sharing.JoinAsks(asks)
+	return sharing.MergeSharedCaps(asks)
 }
 
 // sharers are the requests of all containers that share one cap with this one, including its own as kubelet admitted
 // it. The others come from the pod's spec; each is compared with kubelet's when its container is created. It returns
 // none if the cap is not shared or the pod is unknown.
-func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.ContainerAsk, error) {
-	if pod.UID == "" || !sharing.SharesCap(box.annotations, own.Ref.Container) {
+func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerRequest) ([]sharing.ContainerRequest, error) {
+	if pod.UID == "" || sharing.OfClaims(own.Requests) || !sharing.SharesCap(box.annotations, own.Ref.Container) {
 		return nil, nil
 	}
 	all, err := podAsks(pod, box)
@@ -85,27 +85,36 @@ func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.
 			all[i] = own
 		}
 	}
-	if all, err = sharing.JoinAsks(all); err != nil {
+	if all, err = sharing.MergeSharedCaps(all); err != nil {
 		return nil, err
 	}
 	root := cmp.Or(own.With, own.Ref.Container)
-	return slices.DeleteFunc(all, func(a sharing.ContainerAsk) bool { return cmp.Or(a.With, a.Ref.Container) != root }),
+	return slices.DeleteFunc(all, func(a sharing.ContainerRequest) bool {
+			return cmp.Or(a.With,
+				a.Ref.Container) != root
+		}),
 		nil
 }
 
 // containerAsk is what a guarded container is to get: the amounts that kubelet admitted it with. The pod is empty where
 // it is not known.
-func containerAsk(box sandbox, container string, pod sharing.Pod, a sharing.Admitted) (sharing.ContainerAsk, error) {
-	req, _, err := sharing.RequestFromResources(sharing.Limits(a.Asks), box.annotations, container)
+func containerAsk(box sandbox, container string, pod sharing.Pod, a sharing.Admitted) (sharing.ContainerRequest,
+	error) {
+	if sharing.OfClaims(a.Requests) {
+		return sharing.ContainerRequest{Ref: box.ref(container), Kind: kindOf(pod, container),
+			Requests: slices.Clone(a.Requests),
+			Priority: pod.Priority, ExistingOnly: true}, nil
+	}
+	req, _, err := sharing.RequestFromResources(sharing.Limits(a.Requests), box.annotations, container)
 	if err != nil {
-		return sharing.ContainerAsk{}, fmt.Errorf("container %q: %w", container, err)
+		return sharing.ContainerRequest{}, fmt.Errorf("container %q: %w", container, err)
 	}
 	advice := sharing.Planned(box.annotations, container)
-	advice.Near = slices.Clone(a.Near)
-	return sharing.ContainerAsk{
-		Ref: box.ref(container), Kind: kindOf(pod, container), Asks: slices.Clone(a.Asks), Request: req,
+	advice.NUMA = slices.Clone(a.NUMA)
+	return sharing.ContainerRequest{
+		Ref: box.ref(container), Kind: kindOf(pod, container), Requests: slices.Clone(a.Requests), Request: req,
 		Priority: pod.Priority,
-		With:     sharing.ShareWith(box.annotations, container), HeldOnly: pod.UID == "" &&
+		With:     sharing.ShareWith(box.annotations, container), ExistingOnly: pod.UID == "" &&
 			sharing.SharesCap(box.annotations, container),
 		Advice: advice,
 	}, nil
@@ -123,7 +132,7 @@ func kindOf(pod sharing.Pod, container string) sharing.ContainerKind {
 
 // refused is the error that kubelet shows in the pod's events, in one line: the request, the reason of the rejection,
 // and what to do. It wraps err.
-func refused(box sandbox, asks []sharing.ContainerAsk, err error) error {
+func refused(box sandbox, asks []sharing.ContainerRequest, err error) error {
 	return &refusal{text: refusalText(box, asks, err), cause: err}
 }
 
@@ -138,12 +147,12 @@ func (e *refusal) Error() string { return e.text }
 // Unwrap returns the cause.
 func (e *refusal) Unwrap() error { return e.cause }
 
-func refusalText(box sandbox, asks []sharing.ContainerAsk, err error) string {
+func refusalText(box sandbox, asks []sharing.ContainerRequest, err error) string {
 	reason, detail, _ := strings.Cut(err.Error(), "\n")
 	var b strings.Builder
 	fmt.Fprintf(&b, "kerf: pod %s", box)
 	if len(asks) > 0 {
-		b.WriteString(" asks for " + askedFor(asks))
+		b.WriteString(" requests " + askedFor(asks))
 	}
 	b.WriteString(": ")
 	if errors.Is(err, sharing.ErrInvalid) {
@@ -165,11 +174,15 @@ func refusalText(box sandbox, asks []sharing.ContainerAsk, err error) string {
 }
 
 // askedFor is "kerf.dev/gpu-memory-gib=10 in container train".
-func askedFor(asks []sharing.ContainerAsk) string {
+func askedFor(asks []sharing.ContainerRequest) string {
 	parts := make([]string, 0, len(asks))
 	for _, a := range asks {
 		var amounts []string
-		for _, ask := range a.Asks {
+		for _, ask := range a.Requests {
+			if ask.Claim != "" {
+				amounts = append(amounts, "ResourceClaim "+ask.ClaimUID())
+				continue
+			}
 			amounts = append(amounts, fmt.Sprintf("%s/%s=%d", sharing.Domain, ask.Resource, ask.Count))
 		}
 		part := strings.Join(amounts, " and ") + " in container " + a.Ref.Container
@@ -187,9 +200,9 @@ func remedy(err error) string {
 	case errors.Is(err, sharing.ErrInvalid):
 		return "fix this in the pod and create it again"
 	case errors.Is(err, sharing.ErrUnsupported):
-		return "this node will never give it: ask for less, or for another node"
+		return "this node will never give it: request less, or choose another node"
 	case errors.Is(err, sharing.ErrExhausted):
-		return "kubelet tries again until there is room: ask for less, or end a pod that holds GPUs of this node " +
+		return "kubelet tries again until enough is free: request less, or end a pod that holds GPUs of this node " +
 			"(kerf status shows them)"
 	case errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrConflict):
 		return "kubelet tries again by itself"

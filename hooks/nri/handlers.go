@@ -77,7 +77,7 @@ func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	return nil, nil
 }
 
-// RunPodSandbox holds the pod's claims, before its images are pulled and its containers made.
+// RunPodSandbox holds the pod's grants, before its images are pulled and its containers made.
 func (h *handlers) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	s, box, limit := h.s, sandboxOf(pod), h.limit(ctx)
 	late := func(err error) {
@@ -85,7 +85,7 @@ func (h *handlers) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error
 	}
 	_, err := within(ctx, s.jobs, limit, "reserving GPUs for pod "+box.String(),
 		func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, s.claim(ctx, box, limit)
+			return struct{}{}, s.grant(ctx, box, limit)
 		}, late)
 	if err != nil {
 		s.Log.Warn("rejected pod", "pod", box.String(), "pod_uid", box.uid, "error", err)
@@ -93,7 +93,7 @@ func (h *handlers) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error
 	return err
 }
 
-func (s *session) claim(ctx context.Context, box sandbox, limit time.Duration) error {
+func (s *session) grant(ctx context.Context, box sandbox, limit time.Duration) error {
 	if err := s.eval(pointRunPod); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *session) claim(ctx context.Context, box sandbox, limit time.Duration) e
 	if len(asks) == 0 {
 		return nil
 	}
-	if err := s.Node.ClaimPod(ctx, asks); err != nil {
+	if err := s.Node.ReservePod(ctx, asks); err != nil {
 		return refused(box, asks, err)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (h *handlers) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 			"container_id",
 			c.GetId(), "error", err)
 		// The container runtime knows that this container failed, and sends no further event for it.
-		s.Node.ContainerGone(c.GetId())
+		s.Node.ContainerRemoved(c.GetId())
 	}
 	adjust, err := within(ctx, s.jobs, limit, "giving container "+c.GetName()+" of pod "+box.String()+" its GPUs",
 		func(ctx context.Context) (*api.ContainerAdjustment, error) {
@@ -164,10 +164,10 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	// All that share a cap are held at once: who is made first may use what is booked for the others.
 	together, err := sharers(box, pod, ask)
 	if err == nil && len(together) > 0 {
-		err = s.Node.ClaimPod(ctx, together)
+		err = s.Node.ReservePod(ctx, together)
 	}
 	if err != nil {
-		return nil, refused(box, []sharing.ContainerAsk{ask}, err)
+		return nil, refused(box, []sharing.ContainerRequest{ask}, err)
 	}
 	for _, a := range together {
 		if a.Ref == ask.Ref {
@@ -176,7 +176,7 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	}
 	in, err := s.Node.Inject(ctx, ask, c.GetId())
 	if err != nil {
-		return nil, refused(box, []sharing.ContainerAsk{ask}, err)
+		return nil, refused(box, []sharing.ContainerRequest{ask}, err)
 	}
 	if err := s.eval(pointAfterInject); err != nil {
 		return nil, err
@@ -193,11 +193,11 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 // during CreateContainer makes it without.
 func (h *handlers) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) error {
 	s := h.s
-	if !slices.Contains(cdiNames(c), sharing.GuardDevice) {
+	if !slices.Contains(cdiNames(c), sharing.HookDevice) {
 		return nil
 	}
 	_, err := within(ctx, s.jobs, h.limit(ctx), "telling of a container", func(context.Context) (struct{}, error) {
-		s.Node.ContainerMade(c.GetId(), c.GetAnnotations()[sharing.NoteAnnotation])
+		s.Node.ContainerMade(c.GetId(), c.GetAnnotations()[sharing.GrantAnnotation])
 		return struct{}{}, nil
 	}, nil)
 	return err
@@ -207,7 +207,7 @@ func (h *handlers) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, c
 // now, those that other CDI devices and plugins brought among them, and the program has not.
 func (h *handlers) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	s, box := h.s, sandboxOf(pod)
-	if c.GetAnnotations()[sharing.NoteAnnotation] == "" && !slices.Contains(cdiNames(c), sharing.GuardDevice) {
+	if c.GetAnnotations()[sharing.GrantAnnotation] == "" && !slices.Contains(cdiNames(c), sharing.HookDevice) {
 		return nil
 	}
 	_, err := within(ctx, s.jobs, h.limit(ctx), "reading back the limits of container "+c.GetName()+" of pod "+
@@ -252,7 +252,7 @@ func (h *handlers) hint(ctx context.Context, id string) {
 	s := h.s
 	s.missed.ended(ctx, id)
 	_, err := within(ctx, s.jobs, h.limit(ctx), "telling of an end", func(context.Context) (struct{}, error) {
-		s.Node.ContainerGone(id)
+		s.Node.ContainerRemoved(id)
 		return struct{}{}, nil
 	}, nil)
 	if err != nil {

@@ -146,32 +146,32 @@ func (c *containerd) startContainer(pod *api.PodSandbox, ctr *api.Container) err
 
 // fakeNode answers what its functions answer, and notes its calls.
 type fakeNode struct {
-	claim  func(context.Context, []sharing.ContainerAsk) error
-	inject func(context.Context, sharing.ContainerAsk, string) (sharing.Injection, error)
+	grant  func(context.Context, []sharing.ContainerRequest) error
+	inject func(context.Context, sharing.ContainerRequest, string) (sharing.Injection, error)
 	look   func(context.Context, []sharing.Seen) error
 
-	mu      sync.Mutex
-	claimed [][]sharing.ContainerAsk
-	asked   map[string]sharing.ContainerAsk
-	seen    [][]sharing.Seen
-	gone    []string
-	made    []string // "id note" of each container
+	mu       sync.Mutex
+	reserved [][]sharing.ContainerRequest
+	asked    map[string]sharing.ContainerRequest
+	seen     [][]sharing.Seen
+	gone     []string
+	made     []string // "id note" of each container
 }
 
-func (n *fakeNode) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
+func (n *fakeNode) ReservePod(ctx context.Context, asks []sharing.ContainerRequest) error {
 	n.mu.Lock()
-	n.claimed = append(n.claimed, asks)
+	n.reserved = append(n.reserved, asks)
 	n.mu.Unlock()
-	if n.claim != nil {
-		return n.claim(ctx, asks)
+	if n.grant != nil {
+		return n.grant(ctx, asks)
 	}
 	return nil
 }
 
-func (n *fakeNode) Inject(ctx context.Context, ask sharing.ContainerAsk, id string) (sharing.Injection, error) {
+func (n *fakeNode) Inject(ctx context.Context, ask sharing.ContainerRequest, id string) (sharing.Injection, error) {
 	n.mu.Lock()
 	if n.asked == nil {
-		n.asked = map[string]sharing.ContainerAsk{}
+		n.asked = map[string]sharing.ContainerRequest{}
 	}
 	n.asked[id] = ask
 	n.mu.Unlock()
@@ -197,7 +197,7 @@ func (n *fakeNode) ContainerMade(id, note string) {
 	n.made = append(n.made, id+" "+note)
 }
 
-func (n *fakeNode) ContainerGone(id string) {
+func (n *fakeNode) ContainerRemoved(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gone = append(n.gone, id)
@@ -342,7 +342,7 @@ const (
 
 func injection() sharing.Injection {
 	return sharing.Injection{
-		Grant: "k-1", Level: sharing.LevelDriver, Note: `{"grant":"k-1"}`,
+		Grant: "k-1", Level: sharing.LevelDriver, Annotation: `{"grant":"k-1"}`,
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu0}, Memory: 10 * sharing.GiB}},
 		Env:       map[string]string{"KERF_GRANT": "k-1", "KERF_GPUS": string(gpu0)},
 	}
@@ -366,7 +366,9 @@ func containerOf(name string, cdi ...string) *api.Container {
 }
 
 // guarded are the CDI names of a container that kubelet admitted with 10 GiB.
-func guarded() []string { return []string{sharing.GuardDevice, sharing.CDIAsk + "=gpu-memory-gib:10"} }
+func guarded() []string {
+	return []string{sharing.HookDevice, sharing.EarlierCDIRequest + "=gpu-memory-gib:10"}
+}
 
 // memory is a container of a pod's spec with so many GiB.
 func memory(name string, kind sharing.ContainerKind, gib string) sharing.PodContainer {

@@ -22,7 +22,7 @@ func withHooks(name string, calls ...[]string) *api.Container {
 	return c
 }
 
-func armed(ask ...string) []string {
+func activated(ask ...string) []string {
 	return append([]string{"kerf-hook", "activate", "--socket", "/run/kerf/hook.sock"}, ask...)
 }
 
@@ -34,12 +34,13 @@ func TestRuntimeThatTellsOfHooksAlone(t *testing.T) {
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	pod := podOf("train")
 	b.know(specOf("train", memory("train", sharing.ContainerApp, "70")))
-	guarded := withHooks("train", armed(), armed("--request", "gpu-memory-gib:10"))
+	guarded := withHooks("train", activated(), activated("--request", "gpu-memory-gib:10"))
 	a, err := c.create(pod, guarded)
 	if err != nil || len(a.GetCDIDevices()) != 1 {
 		t.Fatalf("got %v, %v", a, err)
 	}
-	if d := cmp.Diff([]sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, b.node.asked["id-train"].Asks); d != "" {
+	if d := cmp.Diff([]sharing.ResourceRequest{{Resource: "gpu-memory-gib", Count: 10}},
+		b.node.asked["id-train"].Requests); d != "" {
 		t.Error(d)
 	}
 	if a, err := c.create(pod, withHooks("other", []string{"ldconfig", "activate"})); err != nil ||
@@ -47,7 +48,7 @@ func TestRuntimeThatTellsOfHooksAlone(t *testing.T) {
 		t.Errorf("a container with another's hook got %v, %v", a, err)
 	}
 	if names := cdiNames(guarded); !cmp.Equal(names,
-		[]string{sharing.GuardDevice, sharing.CDIAsk + "=gpu-memory-gib:10"}) {
+		[]string{sharing.HookDevice, sharing.EarlierCDIRequest + "=gpu-memory-gib:10"}) {
 		t.Errorf("names %q", names)
 	}
 }

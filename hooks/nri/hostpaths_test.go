@@ -83,7 +83,7 @@ func TestHostPathsAreRefused(t *testing.T) {
 		return err
 	}
 	if err := create("default", "/data"); err != nil || names.asked != 0 {
-		t.Errorf("a folder of nobody's: %v, %d questions", err, names.asked)
+		t.Errorf("a folder of unowned: %v, %d questions", err, names.asked)
 	}
 	if err := create("kerf-system", "/run/kerf"); err != nil || names.asked != 0 {
 		t.Errorf("a namespace of the list: %v, %d questions", err, names.asked)

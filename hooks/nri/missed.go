@@ -76,7 +76,7 @@ func (s *session) findMissed(ctx context.Context, pods []*api.PodSandbox, contai
 	all := map[string]Missed{}
 	for _, c := range containers {
 		box := boxes[c.GetPodSandboxId()]
-		if c.GetState() == api.ContainerState_CONTAINER_STOPPED || slices.Contains(cdiNames(c), sharing.GuardDevice) {
+		if c.GetState() == api.ContainerState_CONTAINER_STOPPED || slices.Contains(cdiNames(c), sharing.HookDevice) {
 			continue
 		}
 		if err := s.refuseOther(ctx, box, c, lookUp); err != nil {

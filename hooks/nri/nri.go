@@ -77,17 +77,17 @@ func Failpoints() []string { return []string{pointRunPod, pointCreate, pointAfte
 
 // Node is what the plugin needs of the node's runtime. Its methods are called from several goroutines.
 type Node interface {
-	// ClaimPod holds all that a pod asks for, or nothing. It may be repeated.
-	ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error
+	// ReservePod holds all that a pod requests, or nothing. It may be repeated.
+	ReservePod(ctx context.Context, asks []sharing.ContainerRequest) error
 	// Inject gives a container its grant. It may be repeated for the same container id.
-	Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error)
+	Inject(ctx context.Context, ask sharing.ContainerRequest, containerID string) (sharing.Injection, error)
 	// SyncRuntime receives all containers of the container runtime, at a moment when none is being created.
 	SyncRuntime(ctx context.Context, seen []sharing.Seen) error
 	// ContainerMade tells that a guarded container was made, and with which note: none when the runtime made it
 	// without what Inject gave. It returns at once.
 	ContainerMade(containerID, note string)
-	// ContainerGone hints that a container, or something of a pod, may have ended. It returns at once.
-	ContainerGone(containerID string)
+	// ContainerRemoved hints that a container, or something of a pod, may have ended. It returns at once.
+	ContainerRemoved(containerID string)
 }
 
 // Pods is what the plugin needs of the API server's view.
@@ -103,7 +103,7 @@ type Starts interface {
 	Starting(ctx context.Context, containerID string) error
 }
 
-// Points are the failpoints that are armed.
+// Points are the failpoints that are activated.
 type Points interface {
 	Eval(name string) error
 }

@@ -39,21 +39,21 @@ func TestPodAndContainer(t *testing.T) {
 	if err := c.runPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	want := []sharing.ContainerAsk{
-		{Kind: sharing.ContainerInit, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 2}}},
-		{Kind: sharing.ContainerSidecar, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 1}}},
-		{Kind: sharing.ContainerApp, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}},
+	want := []sharing.ContainerRequest{
+		{Kind: sharing.ContainerInit, Requests: []sharing.ResourceRequest{{Resource: "gpu-memory-gib", Count: 2}}},
+		{Kind: sharing.ContainerSidecar, Requests: []sharing.ResourceRequest{{Resource: "gpu-memory-gib", Count: 1}}},
+		{Kind: sharing.ContainerApp, Requests: []sharing.ResourceRequest{{Resource: "gpu-memory-gib", Count: 10}},
 			Advice: sharing.Advice{GPUs: []sharing.GPUID{gpu1}}},
 	}
 	for i, name := range []string{"prepare", "log", "train"} {
 		want[i].Ref, want[i].Priority = sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train",
 			Container: name}, 1000
 	}
-	got := b.node.claimed
+	got := b.node.reserved
 	if len(got) != 1 {
-		t.Fatalf("%d claims, want 1", len(got))
+		t.Fatalf("%d grants, want 1", len(got))
 	}
-	if d := cmp.Diff(want, got[0], cmpopts.IgnoreFields(sharing.ContainerAsk{}, "Request"),
+	if d := cmp.Diff(want, got[0], cmpopts.IgnoreFields(sharing.ContainerRequest{}, "Request"),
 		cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)
 	}
@@ -64,7 +64,7 @@ func TestPodAndContainer(t *testing.T) {
 		}
 	}
 	for i, name := range []string{"prepare", "log", "train"} {
-		a, err := c.create(pod, containerOf(name, sharing.GuardDevice, want[i].Asks[0].Device(),
+		a, err := c.create(pod, containerOf(name, sharing.HookDevice, want[i].Requests[0].Device(),
 			"kerf.dev/numa=1:1"))
 		if err != nil {
 			t.Fatal(err)
@@ -73,15 +73,15 @@ func TestPodAndContainer(t *testing.T) {
 			t.Errorf("%s got CDI devices %v", name, a.GetCDIDevices())
 		}
 		ask := want[i]
-		ask.Advice.Near = []sharing.Near{{NUMA: 1, Count: 1}}
-		if d := cmp.Diff(ask, b.node.asked["id-"+name], cmpopts.IgnoreFields(sharing.ContainerAsk{}, "Request"),
+		ask.Advice.NUMA = []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}
+		if d := cmp.Diff(ask, b.node.asked["id-"+name], cmpopts.IgnoreFields(sharing.ContainerRequest{}, "Request"),
 			cmpopts.EquateEmpty()); d != "" {
 			t.Error(d)
 		}
 	}
 }
 
-// What a container asks for is what kubelet admitted, whatever the spec or the annotations say.
+// What a container requests is what kubelet admitted, whatever the spec or the annotations say.
 func TestAmountsComeFromCDINames(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
@@ -92,8 +92,8 @@ func TestAmountsComeFromCDINames(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := b.node.asked["id-train"]
-	if ask.Request.Memory != 10*sharing.GiB || len(ask.Asks) != 1 || ask.Asks[0].Count != 10 {
-		t.Errorf("asked for %v (%v), want 10GiB", ask.Request, ask.Asks)
+	if ask.Request.Memory != 10*sharing.GiB || len(ask.Requests) != 1 || ask.Requests[0].Count != 10 {
+		t.Errorf("requested %v (%v), want 10GiB", ask.Request, ask.Requests)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestOtherContainers(t *testing.T) {
 		})
 	}
 	if n := len(b.node.asked); n != 1 {
-		t.Errorf("%d containers asked for a grant, want the guarded one", n)
+		t.Errorf("%d containers requested a grant, want the guarded one", n)
 	}
 }
 
@@ -139,11 +139,11 @@ func TestWrongCDINamesAreRefused(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	for name, cdi := range map[string][]string{
-		"guard alone":       {sharing.GuardDevice},
+		"guard alone":       {sharing.HookDevice},
 		"ask without guard": {"kerf.dev/ask=gpu-memory-gib:1"},
-		"two amounts":       {sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:1", "kerf.dev/ask=gpu-memory-gib:2"},
+		"two amounts":       {sharing.HookDevice, "kerf.dev/ask=gpu-memory-gib:1", "kerf.dev/ask=gpu-memory-gib:2"},
 		"a GPU by name":     {"kerf.dev/gpu=" + string(gpu0)},
-		"unknown kind":      {sharing.GuardDevice, "kerf.dev/all=all"},
+		"unknown kind":      {sharing.HookDevice, "kerf.dev/all=all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if a, err := c.create(podOf("train"), containerOf("main", cdi...)); err == nil {
@@ -156,12 +156,13 @@ func TestWrongCDINamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRefusedClaimSaysWhy(t *testing.T) {
+func TestRefusedGrantSaysWhy(t *testing.T) {
 	c := newContainerd(t).start()
-	node := &fakeNode{claim: func(context.Context, []sharing.ContainerAsk) error {
+	node := &fakeNode{grant: func(context.Context, []sharing.ContainerRequest) error {
 		return fmt.Errorf("container %q: %w", "train",
-			fmt.Errorf("no room for 10GiB of one GPU: none of the 2 GPUs that could give it has room now\n  GPU 0 "+
-				"(H100): 4GiB free of 79GiB, 10GiB asked\n  GPU 1 (H100): suspect: %w", sharing.ErrExhausted))
+			fmt.Errorf("not enough free for 10GiB of one GPU: none of the 2 GPUs that can give it has enough free "+
+				"now\n  GPU 0 (H100): 4GiB free of 79GiB, 10GiB requested\n  GPU 1 (H100): suspect: %w",
+				sharing.ErrExhausted))
 	}}
 	b := plug(t, c.socket(), node).serving(t)
 	b.know(specOf("train", memory("train", sharing.ContainerApp, "10")))
@@ -169,8 +170,8 @@ func TestRefusedClaimSaysWhy(t *testing.T) {
 	if err == nil {
 		t.Fatal("the sandbox was made")
 	}
-	const want = `kerf: pod default/train asks for kerf.dev/gpu-memory-gib=10 in container train: container "train": no room for 10GiB of one GPU: none of the 2 GPUs that could give it has room now; ` +
-		`kubelet tries again until there is room: ask for less, or end a pod that holds GPUs of this node (kerf status shows them) (GPU 0 (H100): 4GiB free of 79GiB, 10GiB asked; GPU 1 (H100): suspect: exhausted)`
+	const want = `kerf: pod default/train requests kerf.dev/gpu-memory-gib=10 in container train: container "train": not enough free for 10GiB of one GPU: none of the 2 GPUs that can give it has enough free now; ` +
+		`kubelet tries again until enough is free: request less, or end a pod that holds GPUs of this node (kerf status shows them) (GPU 0 (H100): 4GiB free of 79GiB, 10GiB requested; GPU 1 (H100): suspect: exhausted)`
 	if !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %s\nwant %s", err, want)
 	}
@@ -195,12 +196,12 @@ func TestWrongRequestsAreReportedTogether(t *testing.T) {
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("more than one line: %s", err)
 	}
-	if len(b.node.claimed) > 0 {
+	if len(b.node.reserved) > 0 {
 		t.Error("the node was asked")
 	}
 }
 
-// A pod that asks for nothing is left alone, whatever its annotations.
+// A pod that requests nothing is left alone, whatever its annotations.
 func TestPodsOfOthersAreLeftAlone(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
@@ -223,7 +224,7 @@ func TestPodsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// While the API server cannot be read, a pod is made without its claims, and all but the first soon.
+// While the API server cannot be read, a pod is made without its grants, and all but the first soon.
 func TestUnreadAPIServerDelaysNoPod(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
@@ -249,8 +250,8 @@ func TestUnreadAPIServerDelaysNoPod(t *testing.T) {
 	if err := c.runPod(podOf("p9")); err != nil {
 		t.Error(err)
 	}
-	if len(b.node.claimed) != 1 {
-		t.Errorf("%d claims, want that of p9", len(b.node.claimed))
+	if len(b.node.reserved) != 1 {
+		t.Errorf("%d grants, want that of p9", len(b.node.reserved))
 	}
 }
 
@@ -276,8 +277,8 @@ func TestSlowNode(t *testing.T) {
 		}
 	}
 	node := &fakeNode{
-		claim: func(ctx context.Context, _ []sharing.ContainerAsk) error { return hold(ctx) },
-		inject: func(ctx context.Context, _ sharing.ContainerAsk, _ string) (sharing.Injection, error) {
+		grant: func(ctx context.Context, _ []sharing.ContainerRequest) error { return hold(ctx) },
+		inject: func(ctx context.Context, _ sharing.ContainerRequest, _ string) (sharing.Injection, error) {
 			return injection(), hold(ctx)
 		},
 	}
@@ -310,7 +311,8 @@ func TestStopJoinsWork(t *testing.T) {
 	c := newContainerd(t).start()
 	begun := make(chan struct{})
 	var ended atomic.Bool
-	node := &fakeNode{inject: func(ctx context.Context, _ sharing.ContainerAsk, _ string) (sharing.Injection, error) {
+	node := &fakeNode{inject: func(ctx context.Context, _ sharing.ContainerRequest, _ string) (sharing.Injection,
+		error) {
 		close(begun)
 		<-ctx.Done()
 		ended.Store(true)
@@ -334,9 +336,10 @@ func TestStopJoinsWork(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	c := newContainerd(t).start()
-	node := &fakeNode{inject: func(_ context.Context, ask sharing.ContainerAsk, id string) (sharing.Injection, error) {
+	node := &fakeNode{inject: func(_ context.Context, ask sharing.ContainerRequest, id string) (sharing.Injection,
+		error) {
 		in := injection()
-		in.Note = id + " of " + ask.Ref.Pod
+		in.Annotation = id + " of " + ask.Ref.Pod
 		return in, nil
 	}}
 	plug(t, c.socket(), node).serving(t)
@@ -354,7 +357,7 @@ func TestManyAtOnce(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if got, want := a.GetAnnotations()[sharing.NoteAnnotation], ctr.Id+" of "+pod.Name; got != want {
+			if got, want := a.GetAnnotations()[sharing.GrantAnnotation], ctr.Id+" of "+pod.Name; got != want {
 				t.Errorf("note %q, want %q", got, want)
 			}
 		})
@@ -391,7 +394,7 @@ func TestMade(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	with, without := containerOf("with", guarded()...), containerOf("without", guarded()...)
-	with.Annotations = map[string]string{sharing.NoteAnnotation: "note"}
+	with.Annotations = map[string]string{sharing.GrantAnnotation: "note"}
 	forged := containerOf("forged")
 	forged.Annotations = with.Annotations
 	defer c.nri.BlockPluginSync().Unblock() // until then the runtime may not have the plugin yet

@@ -53,7 +53,7 @@ func (r *run) eval(name string) error {
 }
 
 // pod looks a pod up, for at most a part of the time that is left. A pod that is not found is no error: its
-// claims are made container by container.
+// grants are made container by container.
 func (r *run) pod(ctx context.Context, box sandbox, limit time.Duration) (sharing.Pod, bool) {
 	if !box.fromAPI() {
 		return sharing.Pod{}, false

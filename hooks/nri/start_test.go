@@ -20,7 +20,7 @@ func TestStartReadsBack(t *testing.T) {
 	good, bad, plain, noted := containerOf("good", guarded()...), containerOf("bad", guarded()...), containerOf("web"),
 		containerOf("noted")
 	// of a runtime that tells of no CDI device
-	noted.Annotations = map[string]string{sharing.NoteAnnotation: injection().Note}
+	noted.Annotations = map[string]string{sharing.GrantAnnotation: injection().Annotation}
 	b.starts.refuse[bad.Id] = fmt.Errorf("GPU %s has limit none (cap 10GiB): %w", gpu0, sharing.ErrConflict)
 	b.starts.refuse[plain.Id] = sharing.ErrConflict
 	pod := podOf("train")
@@ -44,6 +44,6 @@ func TestStartReadsBack(t *testing.T) {
 		}
 	}
 	if want := []string{good.Id, noted.Id, bad.Id}; !slices.Equal(b.starts.asked, want) {
-		t.Errorf("asked for %q, want %q", b.starts.asked, want)
+		t.Errorf("requested %q, want %q", b.starts.asked, want)
 	}
 }

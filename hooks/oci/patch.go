@@ -6,10 +6,10 @@
 // container outside pods.
 //
 // Promises: only root is answered, each question within the time that the hook waits. The answer is yes only when the
-// Armer says so without an error. Patch changes a spec as a whole or not at all, and does not read the machine.
+// Activator says so without an error. Patch changes a spec as a whole or not at all, and does not read the machine.
 //
-// Not promised: that the asker still waits when the answer is yes. What was armed for a container that never
-// ran ends as every lease does, when its cgroup has no process.
+// Not promised: that the asker still waits when the answer is yes. What was activated for a container that never
+// ran ends as every attachment does, when its cgroup has no process.
 package oci
 
 import (
@@ -22,13 +22,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	cdispecs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
 	hookName = "kerf-hook"
-	// hookTimeout is the runtime's own limit in seconds; the hook ends by itself after half of it.
-	hookTimeout = 120
 	// hookEnv keeps the runtime from passing on the environment that it was started with.
 	hookEnv = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -38,11 +37,11 @@ const (
 
 // Grant is what a container that is no pod's gets.
 type Grant struct {
-	// ID is the claim, which the hook names to the agent.
+	// ID is the grant, which the hook names to the agent.
 	ID string
-	// Asks are the amounts that the hook holds against the claim, one per resource. It may be empty where the
-	// claim's amounts are no whole units.
-	Asks []sharing.Ask
+	// Requests are the amounts that the hook holds against the grant, one per resource. It may be empty where the
+	// grant's amounts are no whole units.
+	Requests []sharing.ResourceRequest
 	// HookPath and Socket are absolute paths on the host: kerf-hook and the agent's socket.
 	HookPath, Socket string
 	// Env are variables for the program; they replace variables of the same name.
@@ -52,8 +51,8 @@ type Grant struct {
 	Edits cdispecs.ContainerEdits
 	// Mounts are added to those of the spec, which may have none at or below their targets.
 	Mounts []sharing.Mount
-	// Note is the grant as an annotation; none is written when it is empty.
-	Note string
+	// Annotation is the grant as an annotation; none is written when it is empty.
+	Annotation string
 }
 
 // Patch adds a grant to the OCI spec of one container. The grant is the activation hook, one hook for each request, the
@@ -101,11 +100,11 @@ func Patch(spec *specs.Spec, g Grant) error {
 		spec.Hooks = &specs.Hooks{}
 	}
 	spec.Hooks.CreateRuntime = append(slices.Clip(spec.Hooks.CreateRuntime), g.hooks()...)
-	if g.Note != "" {
+	if g.Annotation != "" {
 		if spec.Annotations == nil {
 			spec.Annotations = make(map[string]string, 1)
 		}
-		spec.Annotations[sharing.NoteAnnotation] = g.Note
+		spec.Annotations[sharing.GrantAnnotation] = g.Annotation
 	}
 	return nil
 }
@@ -126,10 +125,10 @@ func checkMounts(spec *specs.Spec, mounts []sharing.Mount) error {
 	return nil
 }
 
-// hooks are the guard's and the asks', in the order of Asks sorted.
+// hooks are the guard's and the asks', in the order of Requests sorted.
 func (g Grant) hooks() []specs.Hook {
 	hook := func(args ...string) specs.Hook {
-		timeout := hookTimeout
+		timeout := int(wire.HookTimeout.Seconds())
 		return specs.Hook{
 			Path:    g.HookPath,
 			Args:    append([]string{hookName, sharing.HookActivate, "--socket", g.Socket, "--grant", g.ID}, args...),
@@ -137,8 +136,8 @@ func (g Grant) hooks() []specs.Hook {
 			Timeout: &timeout,
 		}
 	}
-	asks := slices.Clone(g.Asks)
-	sharing.SortAsks(asks)
+	asks := slices.Clone(g.Requests)
+	sharing.SortResourceRequests(asks)
 	out := []specs.Hook{hook()}
 	for _, a := range asks {
 		out = append(out, hook(sharing.HookRequest, a.String()))
@@ -158,11 +157,12 @@ func (g Grant) check() error {
 	if !path.IsAbs(g.Socket) || path.Clean(g.Socket) != g.Socket {
 		return sharing.Invalid("socket of the hook", g.Socket, absolute, "is not the path of a socket")
 	}
-	for i, a := range g.Asks {
-		if _, err := sharing.ParseAsk(a.String()); err != nil {
+	for i, a := range g.Requests {
+		if _, err := sharing.ParseResourceRequest(a.String()); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(g.Asks[:i], func(b sharing.Ask) bool { return b.Resource == a.Resource }) {
+		if slices.ContainsFunc(g.Requests[:i],
+			func(b sharing.ResourceRequest) bool { return b.Resource == a.Resource }) {
 			return sharing.Invalid("ask", a.String(), "give each resource one amount", "is a second amount of %s",
 				a.Resource)
 		}

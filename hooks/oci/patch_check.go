@@ -34,8 +34,9 @@ func checkSpec(spec *specs.Spec) error {
 			return fmt.Errorf("%s hooks have kerf-hook already; make the spec again: %w", stage, sharing.ErrConflict)
 		}
 	}
-	if note, ok := spec.Annotations[sharing.NoteAnnotation]; ok {
-		return fmt.Errorf("annotation %s is %q already; make the spec again: %w", sharing.NoteAnnotation, shorten(note),
+	if note, ok := spec.Annotations[sharing.GrantAnnotation]; ok {
+		return fmt.Errorf("annotation %s is %q already; make the spec again: %w", sharing.GrantAnnotation,
+			shorten(note),
 			sharing.ErrConflict)
 	}
 	if err := checkCgroup(spec.Linux); err != nil {

@@ -48,12 +48,13 @@ func encode(t testing.TB, s *specs.Spec) string {
 func hardware() Grant {
 	mode, timeout := os.FileMode(0o666), 60
 	return Grant{
-		ID:       "k-7f3a",
-		Asks:     []sharing.Ask{{Resource: "gpu-percent", Count: 25}, {Resource: "gpu-memory-gib", Count: 10}},
-		HookPath: "/opt/kerf/v0.2.0/kerf-hook",
-		Socket:   "/run/kerf/hook.sock",
-		Env:      map[string]string{"KERF_GRANT": "k-7f3a", "KERF_MEMORY": "10GiB"},
-		Note:     `{"grant":"k-7f3a"}`,
+		ID: "k-7f3a",
+		Requests: []sharing.ResourceRequest{{Resource: "gpu-percent", Count: 25}, {Resource: "gpu-memory-gib",
+			Count: 10}},
+		HookPath:   "/opt/kerf/v0.2.0/kerf-hook",
+		Socket:     "/run/kerf/hook.sock",
+		Env:        map[string]string{"KERF_GRANT": "k-7f3a", "KERF_MEMORY": "10GiB"},
+		Annotation: `{"grant":"k-7f3a"}`,
 		Edits: cdispecs.ContainerEdits{
 			Env: []string{"NVIDIA_VISIBLE_DEVICES=void", "KERF_MEMORY=other"},
 			DeviceNodes: []*cdispecs.DeviceNode{
@@ -73,7 +74,7 @@ func hardware() Grant {
 
 func simulated() Grant {
 	g := hardware()
-	g.Asks, g.Env, g.Note = nil, nil, ""
+	g.Requests, g.Env, g.Annotation = nil, nil, ""
 	g.Edits = cdispecs.ContainerEdits{Mounts: []*cdispecs.Mount{{HostPath: "/run/gpusim/dev/nvidia0",
 		ContainerPath: "/dev/nvidia0", Options: []string{"rw", "bind"}}}}
 	return g
@@ -153,11 +154,11 @@ func TestPatchGolden(t *testing.T) {
 		// What the golden file shows, once more in words.
 		ours := slices.DeleteFunc(slices.Clone(s.Hooks.CreateRuntime),
 			func(h specs.Hook) bool { return h.Path != g.HookPath })
-		if len(ours) != 1+len(g.Asks) {
-			t.Errorf("%s: %d hooks of ours, want %d", name, len(ours), 1+len(g.Asks))
+		if len(ours) != 1+len(g.Requests) {
+			t.Errorf("%s: %d hooks of ours, want %d", name, len(ours), 1+len(g.Requests))
 		}
 		for _, h := range ours {
-			if h.Timeout == nil || *h.Timeout != hookTimeout || len(h.Env) != 1 ||
+			if h.Timeout == nil || *h.Timeout != 120 || len(h.Env) != 1 ||
 				!strings.HasPrefix(h.Env[0], "PATH=") || !slices.Contains(h.Args, "k-7f3a") {
 				t.Errorf("%s: hook %+v", name, h)
 			}
@@ -207,7 +208,7 @@ func TestPatchRefusesSpecs(t *testing.T) {
 		}, sharing.ErrConflict},
 		"hook of ours, renamed": {func(s *specs.Spec) { s.Hooks.CreateRuntime[0].Args[0] = "kerf-hook" },
 			sharing.ErrConflict},
-		"a note": {func(s *specs.Spec) { s.Annotations[sharing.NoteAnnotation] = "" }, sharing.ErrConflict},
+		"a note": {func(s *specs.Spec) { s.Annotations[sharing.GrantAnnotation] = "" }, sharing.ErrConflict},
 		"another's cgroup": {func(s *specs.Spec) { s.Linux.Namespaces[2].Path = "/proc/7/ns/cgroup" },
 			sharing.ErrInvalid},
 		"root cgroup":      {func(s *specs.Spec) { s.Linux.CgroupsPath = "/" }, sharing.ErrInvalid},
@@ -283,15 +284,16 @@ func TestPatchRefusesGrants(t *testing.T) {
 		change func(*Grant)
 		want   error
 	}{
-		"no id":                 {func(g *Grant) { g.ID = "" }, sharing.ErrInvalid},
-		"odd id":                {func(g *Grant) { g.ID = "--wait=1s" }, sharing.ErrInvalid},
-		"relative hook":         {func(g *Grant) { g.HookPath = "kerf-hook" }, sharing.ErrInvalid},
-		"hook with dots":        {func(g *Grant) { g.HookPath = "/opt/../kerf-hook" }, sharing.ErrInvalid},
-		"other program":         {func(g *Grant) { g.HookPath = "/bin/sh" }, sharing.ErrInvalid},
-		"relative socket":       {func(g *Grant) { g.Socket = "hook.sock" }, sharing.ErrInvalid},
-		"ask of nothing":        {func(g *Grant) { g.Asks[0].Count = 0 }, sharing.ErrInvalid},
-		"ask of another":        {func(g *Grant) { g.Asks[0].Resource = "cpu" }, sharing.ErrInvalid},
-		"two amounts":           {func(g *Grant) { g.Asks[1].Resource = g.Asks[0].Resource }, sharing.ErrInvalid},
+		"no id":           {func(g *Grant) { g.ID = "" }, sharing.ErrInvalid},
+		"odd id":          {func(g *Grant) { g.ID = "--wait=1s" }, sharing.ErrInvalid},
+		"relative hook":   {func(g *Grant) { g.HookPath = "kerf-hook" }, sharing.ErrInvalid},
+		"hook with dots":  {func(g *Grant) { g.HookPath = "/opt/../kerf-hook" }, sharing.ErrInvalid},
+		"other program":   {func(g *Grant) { g.HookPath = "/bin/sh" }, sharing.ErrInvalid},
+		"relative socket": {func(g *Grant) { g.Socket = "hook.sock" }, sharing.ErrInvalid},
+		"ask of nothing":  {func(g *Grant) { g.Requests[0].Count = 0 }, sharing.ErrInvalid},
+		"ask of another":  {func(g *Grant) { g.Requests[0].Resource = "cpu" }, sharing.ErrInvalid},
+		"two amounts": {func(g *Grant) { g.Requests[1].Resource = g.Requests[0].Resource },
+			sharing.ErrInvalid},
 		"variable without name": {func(g *Grant) { g.Env[""] = "x" }, sharing.ErrInvalid},
 		"variable with =":       {func(g *Grant) { g.Env["A=B"] = "x" }, sharing.ErrInvalid},
 		"variable with NUL":     {func(g *Grant) { g.Env["A"] = "x\x00B=c" }, sharing.ErrInvalid},

@@ -62,7 +62,7 @@ func TestTheFirstHook(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.Request[head:]), &q); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(sharing.HookCall{ContainerID: q.Container, PID: q.PID, Ask: q.Ask, Grant: q.Grant},
+			if d := cmp.Diff(sharing.HookCall{ContainerID: q.Container, PID: q.PID, Amount: q.Ask, Grant: q.Grant},
 				asked); d != "" {
 				t.Errorf("understood (-want +got):\n%s", d)
 			}

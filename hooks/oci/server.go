@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// armTime is what the Armer has for one question; the hook waits 30 s for the answer.
-	armTime = 25 * time.Second
 	// talkTime bounds the receipt of the question, and again the sending of the answer.
 	talkTime = 5 * time.Second
 	// firstPause and maxPause bound the time after an Accept that failed.
@@ -29,27 +27,28 @@ const (
 	maxPause   = time.Second
 )
 
-// Armer sets the cap of one container, reads it back and marks the grant Active. It must support concurrent calls. A
-// repeated call must return the same answer, because a hook whose agent died asks again. An error that wraps
+// Activator sets the cap of one container, reads it back and marks the grant Active. It must support concurrent calls.
+// A repeated call must return the same answer, because a hook whose agent died asks again. An error that wraps
 // sharing.ErrUnavailable, or the context's, makes the hook try again until its deadline. Every other error is final.
-type Armer interface {
-	ArmContainer(ctx context.Context, call sharing.HookCall) error
+type Activator interface {
+	ActivateContainer(ctx context.Context, call sharing.HookCall) error
 }
 
 // Server answers kerf-hook.
 type Server struct {
-	armer   Armer
+	armer   Activator
 	log     *slog.Logger
 	version string
 	// peer tells who asks; tests put another in its place.
 	peer func(net.Conn) (pid int, uid uint32, err error)
 
-	armTime, talkTime time.Duration
+	activateTime, talkTime time.Duration
 }
 
 // NewServer returns a server that calls armer. version is the agent's; hooks use it in messages.
-func NewServer(armer Armer, log *slog.Logger, version string) *Server {
-	return &Server{armer: armer, log: log, version: version, peer: peerOf, armTime: armTime, talkTime: talkTime}
+func NewServer(armer Activator, log *slog.Logger, version string) *Server {
+	return &Server{armer: armer, log: log, version: version, peer: peerOf, activateTime: wire.HookAnswer,
+		talkTime: talkTime}
 }
 
 // Serve answers the hooks that connect to l, until ctx ends. It closes l and returns once the last answer has been
@@ -93,7 +92,7 @@ func (s *Server) talk(ctx context.Context, conn net.Conn) {
 	_ = conn.SetDeadline(start.Add(s.talkTime)) // a connection that cannot have one fails at once below
 	pid, uid, denied := s.peer(conn)
 	if denied == nil && uid != 0 {
-		denied = fmt.Errorf("user %d: only root may ask: %w", uid, sharing.ErrDenied)
+		denied = fmt.Errorf("user %d: only root may request it: %w", uid, sharing.ErrDenied)
 	}
 	// The question is taken also from who gets no answer to it: one that still writes would not see a reason.
 	q, err := wire.ReadRequest(conn)
@@ -107,8 +106,9 @@ func (s *Server) talk(ctx context.Context, conn net.Conn) {
 		s.answer(conn, wire.Response{Message: err.Error()})
 		return
 	}
-	p := s.arm(ctx, q)
-	log := s.log.With("container", q.Container, "pid", q.PID, "ask", q.Ask, "grant", q.Grant, "hook_version", q.Version,
+	p := s.activate(ctx, q)
+	log := s.log.With("container", q.Container, "pid", q.PID, "ask", q.Amount, "grant", q.Grant, "hook_version",
+		q.Version,
 		"took", time.Since(start))
 	switch {
 	case p.OK:
@@ -121,13 +121,14 @@ func (s *Server) talk(ctx context.Context, conn net.Conn) {
 	s.answer(conn, p)
 }
 
-func (s *Server) arm(ctx context.Context, q wire.Request) wire.Response {
+func (s *Server) activate(ctx context.Context, q wire.Request) wire.Response {
 	if q.Container == "" || q.PID <= 1 {
-		return wire.Response{Message: fmt.Sprintf("container %q with pid %d cannot be armed", q.Container, q.PID)}
+		return wire.Response{Message: fmt.Sprintf("container %q with pid %d cannot be activated", q.Container, q.PID)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.armTime)
+	ctx, cancel := context.WithTimeout(ctx, s.activateTime)
 	defer cancel()
-	err := s.armer.ArmContainer(ctx, sharing.HookCall{ContainerID: q.Container, PID: q.PID, Ask: q.Ask, Grant: q.Grant})
+	err := s.armer.ActivateContainer(ctx, sharing.HookCall{ContainerID: q.Container, PID: q.PID, Amount: q.Amount,
+		Grant: q.Grant})
 	if err == nil {
 		return wire.Response{OK: true}
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type armer func(context.Context, sharing.HookCall) error
 
-func (a armer) ArmContainer(ctx context.Context, c sharing.HookCall) error { return a(ctx, c) }
+func (a armer) ActivateContainer(ctx context.Context, c sharing.HookCall) error { return a(ctx, c) }
 
 // buffer is a log that the server writes and the test reads.
 type buffer struct {
@@ -57,13 +57,13 @@ type running struct {
 	stop func() error
 }
 
-func start(t *testing.T, a Armer, change func(*Server)) running {
+func start(t *testing.T, a Activator, change func(*Server)) running {
 	t.Helper()
 	return startOn(t, a, func(l net.Listener) net.Listener { return l }, change)
 }
 
 // startOn is start with another listener around that of the socket.
-func startOn(t *testing.T, a Armer, around func(net.Listener) net.Listener, change func(*Server)) running {
+func startOn(t *testing.T, a Activator, around func(net.Listener) net.Listener, change func(*Server)) running {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kerf-oci")
 	if err != nil {
@@ -133,7 +133,7 @@ func TestAnswers(t *testing.T) {
 		"out of time": {err: fmt.Errorf("probe: %w", context.DeadlineExceeded), retry: true, message: "probe",
 			log: "postponed activation of container"},
 		"stopping": {err: context.Canceled, retry: true, message: "canceled", log: "postponed activation of container"},
-		"no claim": {err: fmt.Errorf("no claim: %w", sharing.ErrNotFound), message: "no claim",
+		"no grant": {err: fmt.Errorf("no grant: %w", sharing.ErrNotFound), message: "no grant",
 			log: "rejected container"},
 		"other ask": {err: sharing.Invalid("ask", "gpu:2\n", "", "is not the grant's"), message: `"gpu:2\n"`,
 			log: "rejected container"},
@@ -144,19 +144,19 @@ func TestAnswers(t *testing.T) {
 			var got sharing.HookCall
 			r := start(t, armer(func(ctx context.Context, c sharing.HookCall) error {
 				got = c
-				if d, ok := ctx.Deadline(); !ok || time.Until(d) > armTime {
-					t.Errorf("deadline %v (%t), want one within %s", d, ok, armTime)
+				if d, ok := ctx.Deadline(); !ok || time.Until(d) > wire.HookAnswer {
+					t.Errorf("deadline %v (%t), want one within %s", d, ok, wire.HookAnswer)
 				}
 				return tc.err
 			}), nil)
-			p := r.ask(t, wire.Request{Container: "c1\nx", PID: 4711, Ask: "gpu:1", Grant: "k-1", Version: "v1"})
+			p := r.ask(t, wire.Request{Container: "c1\nx", PID: 4711, Amount: "gpu:1", Grant: "k-1", Version: "v1"})
 			if p.OK != tc.ok || p.Retry != tc.retry || !strings.Contains(p.Message, tc.message) {
 				t.Errorf("answer %+v, want ok %t, retry %t, message with %q", p, tc.ok, tc.retry, tc.message)
 			}
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if want := (sharing.HookCall{ContainerID: "c1\nx", PID: 4711, Ask: "gpu:1", Grant: "k-1"}); got != want {
+			if want := (sharing.HookCall{ContainerID: "c1\nx", PID: 4711, Amount: "gpu:1", Grant: "k-1"}); got != want {
 				t.Errorf("call %+v, want %+v", got, want)
 			}
 			if log := r.log.String(); !strings.Contains(log, tc.log) || !strings.Contains(log, `container="c1\nx"`) ||
@@ -257,7 +257,7 @@ func TestBoundedInTimeAndNumber(t *testing.T) {
 	})
 	three := serve.NewShare(limit.Share{Bounds: limit.Bounds{Conns: 3, PeerConns: 3}})
 	around := func(l net.Listener) net.Listener { return three.Listen(l, serve.Rules{Wait: true}) }
-	r := startOn(t, a, around, func(s *Server) { s.armTime = 20 * time.Millisecond })
+	r := startOn(t, a, around, func(s *Server) { s.activateTime = 20 * time.Millisecond })
 	var hooks sync.WaitGroup
 	for range 12 {
 		hooks.Go(func() {
@@ -277,7 +277,7 @@ func TestStopAnswersWhoWaits(t *testing.T) {
 	r := start(t, armer(func(ctx context.Context, _ sharing.HookCall) error {
 		close(asked)
 		<-ctx.Done()
-		return fmt.Errorf("arm: %w", ctx.Err())
+		return fmt.Errorf("activate: %w", ctx.Err())
 	}), nil)
 	answer := make(chan wire.Response, 1)
 	go func() { answer <- r.ask(t, wire.Request{Container: "c", PID: 7}) }()
@@ -286,7 +286,7 @@ func TestStopAnswersWhoWaits(t *testing.T) {
 		t.Error(err)
 	}
 	if p := <-answer; p.OK || !p.Retry {
-		t.Errorf("answer %+v, want retry: the next agent arms it", p)
+		t.Errorf("answer %+v, want retry: the next agent activates it", p)
 	}
 	if _, err := net.Dial("unix", r.path); err == nil {
 		t.Error("the socket still takes connections")

@@ -75,8 +75,9 @@ func conflict(path string) error {
 // counts: the container runtime's may be of another version and read it.
 func declares(data []byte) (kind string, found bool) {
 	s, err := parse(data)
-	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINUMA, sharing.CDINear, sharing.CDIGPU,
-		sharing.CDIMIG} {
+	for _, kind := range []string{sharing.CDIHook, sharing.EarlierCDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA,
+		sharing.CDIGPU,
+		sharing.CDIMIG, sharing.CDIClaim} {
 		if err == nil {
 			if s.Kind == kind {
 				return kind, true
@@ -88,7 +89,7 @@ func declares(data []byte) (kind string, found bool) {
 	return "", false
 }
 
-// look is one string of all that Keep's work depends on. A file's change time cannot be set back, so nothing
+// look is one string of all that Reconcile's work depends on. A file's change time cannot be set back, so nothing
 // can be written without a difference here.
 func (k *Manager) look(m Maxima, gpus []sharing.GPU) (string, error) {
 	var b strings.Builder
@@ -169,4 +170,14 @@ func makeDir(dir string) error {
 		return fmt.Errorf("%w; what lies in %q runs as root: make it root's with mode 0755", err, dir)
 	}
 	return nil
+}
+
+// Remove deletes all specs of Kerf from a folder, those of other versions, too. A missing folder has none.
+func Remove(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, sharing.Domain+"-*.json"))
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, os.Remove(name))
+	}
+	return errors.Join(errs...)
 }

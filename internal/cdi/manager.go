@@ -26,9 +26,9 @@ type Manager struct {
 
 	// most is the largest of all amounts so far. It outlives a file that others remove.
 	most Maxima
-	// good is what the folders and the arguments looked like when all was right, and kept what Keep said then.
+	// good is what the folders and the arguments looked like when all was right, and kept what Reconcile said then.
 	good string
-	kept Kept
+	kept Reconciled
 	// mig is what Instances has left of its file.
 	mig string
 	// from are the specs that were found when the folders looked so.
@@ -36,8 +36,8 @@ type Manager struct {
 	fromLook string
 }
 
-// Kept is what Keep did and found.
-type Kept struct {
+// Reconciled is what Reconcile did and found.
+type Reconciled struct {
 	// Written are the names of the files that it had to write.
 	Written []string
 	// Left says for each GPU that has no device why, as of Derived.
@@ -50,41 +50,41 @@ func NewManager(own string, dirs []string, h Hook) *Manager {
 	return &Manager{own: own, dirs: dirs, hook: h}
 }
 
-// Keep makes the static specs for amounts up to m and for all earlier amounts, and the devices of the GPUs. With a
+// Reconcile makes the static specs for amounts up to m and for all earlier amounts, and the devices of the GPUs. With a
 // conflict (see Conflicts) it writes nothing. The errors are those of Conflicts, Static, Install, Source and Derive.
 // If only the GPUs' specs are missing, it writes the static specs.
-func (k *Manager) Keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
+func (k *Manager) Reconcile(m Maxima, gpus []sharing.GPU) (Reconciled, error) {
 	seen, err := k.look(m, gpus)
 	if err != nil {
-		return Kept{}, err
+		return Reconciled{}, err
 	}
 	if seen == k.good {
-		return Kept{Left: maps.Clone(k.kept.Left)}, nil
+		return Reconciled{Left: maps.Clone(k.kept.Left)}, nil
 	}
 	k.good = ""
 	kept, err := k.keep(m, gpus)
 	// What was written has changed the folders: the next call looks at it all once more.
 	if err == nil && len(kept.Written) == 0 {
-		k.good, k.kept = seen, Kept{Left: maps.Clone(kept.Left)}
+		k.good, k.kept = seen, Reconciled{Left: maps.Clone(kept.Left)}
 	}
 	return kept, err
 }
 
-func (k *Manager) keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
+func (k *Manager) keep(m Maxima, gpus []sharing.GPU) (Reconciled, error) {
 	if err := Conflicts(k.own, append([]string{k.own}, k.dirs...)); err != nil {
-		return Kept{}, err
+		return Reconciled{}, err
 	}
 	recorded, err := Recorded(k.own)
 	if err != nil {
-		return Kept{}, err
+		return Reconciled{}, err
 	}
 	k.most = k.most.Union(recorded)
 	static, err := Static(m.Union(k.most), k.hook)
 	if err != nil {
-		return Kept{}, err
+		return Reconciled{}, err
 	}
 	k.most = k.most.Union(m)
-	var kept Kept
+	var kept Reconciled
 	if kept.Written, err = Install(k.own, static); err != nil {
 		return kept, err
 	}
@@ -161,7 +161,7 @@ func verify(path string, want []byte) error {
 // file that is no spec records nothing. The error wraps sharing.ErrUnavailable.
 func Recorded(dir string) (Maxima, error) {
 	var m Maxima
-	for _, kind := range []string{sharing.CDIAsk, sharing.CDINUMA, sharing.CDINear} {
+	for _, kind := range []string{sharing.EarlierCDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA} {
 		data, err := os.ReadFile(filepath.Join(dir, fileName(kind)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -183,11 +183,11 @@ func recorded(kind string, data []byte) Maxima {
 	}
 	for _, d := range s.Devices {
 		var found Maxima
-		if kind == sharing.CDIAsk {
-			if a, err := sharing.ParseAsk(d.Name); err == nil {
+		if kind == sharing.EarlierCDIRequest {
+			if a, err := sharing.ParseResourceRequest(d.Name); err == nil {
 				found = only(a)
 			}
-		} else if n, err := sharing.ParseNear(kind, d.Name); err == nil {
+		} else if n, err := sharing.ParseNUMAAffinity(kind, d.Name); err == nil {
 			found.NUMANodes, found.GPUs = n.NUMA+1, n.Count
 		}
 		if found.check() == nil { // what no agent writes says nothing

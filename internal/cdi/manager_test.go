@@ -30,7 +30,7 @@ func TestKeep(t *testing.T) {
 	keep := func(what string, m Maxima, want ...string) {
 		t.Helper()
 		for i := range 3 { // once to write, once to find it right, once to look only
-			got, err := k.Keep(m, node)
+			got, err := k.Reconcile(m, node)
 			if i > 0 {
 				want = nil
 			}
@@ -85,7 +85,7 @@ func TestKeepWithTrouble(t *testing.T) {
 	k, own, run := newKept(t)
 	foreign := writeFile(t, run, "x.json", spec("kerf.dev/guard", "armed"))
 	for range 2 {
-		if got, err := k.Keep(small, node); !errors.Is(err, sharing.ErrConflict) || len(got.Written) > 0 ||
+		if got, err := k.Reconcile(small, node); !errors.Is(err, sharing.ErrConflict) || len(got.Written) > 0 ||
 			!strings.Contains(err.Error(), foreign) {
 			t.Errorf("conflict: wrote %q (%v)", got.Written, err)
 		}
@@ -95,10 +95,11 @@ func TestKeepWithTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Without NVIDIA's spec the guard is in place all the same.
-	if got, err := k.Keep(small, node); !errors.Is(err, sharing.ErrNotFound) || !slices.Equal(got.Written, allNames()) {
+	if got, err := k.Reconcile(small, node); !errors.Is(err, sharing.ErrNotFound) || !slices.Equal(got.Written,
+		allNames()) {
 		t.Errorf("no source: wrote %q (%v)", got.Written, err)
 	}
-	if _, err := k.Keep(small, node); !errors.Is(err, sharing.ErrNotFound) {
+	if _, err := k.Reconcile(small, node); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("no source, again: %v", err)
 	}
 	if err := os.Rename(filepath.Join(run, "nvidia.away"), filepath.Join(run, "nvidia.json")); err != nil {
@@ -106,14 +107,14 @@ func TestKeepWithTrouble(t *testing.T) {
 	}
 	more := append(slices.Clone(node), sharing.GPU{UUID: gpuC, Index: 2, Minor: 2})
 	for range 3 {
-		got, err := k.Keep(small, more)
+		got, err := k.Reconcile(small, more)
 		if err != nil || len(got.Left) != 1 || !strings.Contains(got.Left[gpuC], "nvidia-ctk") {
 			t.Errorf("left %q (%v), want the GPU that the source does not know", got.Left, err)
 		}
 	}
 	// A conflict that comes later is seen.
 	writeFile(t, own, "y.yaml", spec("kerf.dev/gpu", string(gpuA)))
-	if _, err := k.Keep(small, more); !errors.Is(err, sharing.ErrConflict) {
+	if _, err := k.Reconcile(small, more); !errors.Is(err, sharing.ErrConflict) {
 		t.Errorf("later conflict: %v", err)
 	}
 }
@@ -126,12 +127,12 @@ func BenchmarkKeepNothingChanged(b *testing.B) {
 	k := NewManager(own, []string{own}, testHook)
 	m := Maxima{MemoryGiB: 1440, Percent: 800, GPUs: 8, NUMANodes: 2}
 	for range 2 {
-		if _, err := k.Keep(m, nil); err != nil {
+		if _, err := k.Reconcile(m, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 	for b.Loop() {
-		if _, err := k.Keep(m, nil); err != nil {
+		if _, err := k.Reconcile(m, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

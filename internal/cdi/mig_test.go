@@ -132,7 +132,7 @@ func TestInstancesLeaveTheRestAlone(t *testing.T) {
 	settle := func() {
 		t.Helper()
 		for range 3 {
-			if _, err := k.Keep(small, node); err != nil {
+			if _, err := k.Reconcile(small, node); err != nil {
 				t.Fatal(err)
 			}
 		}

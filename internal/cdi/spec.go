@@ -35,8 +35,9 @@ func fileName(kind string) string { return strings.ReplaceAll(kind, "/", "-") + 
 
 // ourFiles are the names of all files that Install writes.
 func ourFiles() []string {
-	return []string{fileName(sharing.CDIGuard), fileName(sharing.CDIAsk), fileName(sharing.CDINUMA),
-		fileName(sharing.CDINear), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG)}
+	return []string{fileName(sharing.CDIHook), fileName(sharing.EarlierCDIRequest), fileName(sharing.CDINUMA),
+		fileName(sharing.EarlierCDINUMA), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG),
+		fileName(sharing.CDIClaim)}
 }
 
 // newFile gives a spec the least version that it needs, checks it with the library of the container runtimes, and

@@ -25,6 +25,7 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -32,8 +33,6 @@ const (
 	createRuntime = "createRuntime"
 	// hookName is the program's name, in its path and as its first argument.
 	hookName = sharing.HookProgram
-	// hookTimeout is the runtime's own limit in seconds. The hook ends by itself after half of it.
-	hookTimeout = 120
 	// hookEnv is the whole environment of a hook without one. It must not be empty: then the container runtime would
 	// pass on its environment.
 	hookEnv = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
@@ -105,7 +104,7 @@ func (m Maxima) of(resource string) int {
 }
 
 // only is that amount of one resource.
-func only(a sharing.Ask) (m Maxima) {
+func only(a sharing.ResourceRequest) (m Maxima) {
 	switch sharing.Domain + "/" + a.Resource {
 	case sharing.ResourceMemory:
 		m.MemoryGiB = a.Count
@@ -121,7 +120,7 @@ func only(a sharing.Ask) (m Maxima) {
 
 // resources are those that asks may name, in their order.
 func (m Maxima) resources() []string {
-	return append(sharing.AskResources(), slices.Sorted(maps.Keys(m.MIG))...)
+	return append(sharing.RequestResources(), slices.Sorted(maps.Keys(m.MIG))...)
 }
 
 func (m Maxima) check() error {
@@ -169,7 +168,7 @@ func (h Hook) check() error {
 
 // edit is the hook as a container edit, with more arguments behind its own.
 func (h Hook) edit(args ...string) *specs.Hook {
-	timeout := hookTimeout
+	timeout := int(wire.HookTimeout.Seconds())
 	return &specs.Hook{
 		HookName: createRuntime,
 		Path:     h.Path,
@@ -193,24 +192,24 @@ func Static(m Maxima, h Hook) ([]File, error) {
 	if err := h.check(); err != nil {
 		return nil, err
 	}
-	_, armed, _ := strings.Cut(sharing.GuardDevice, "=")
-	guard := &specs.Spec{Kind: sharing.CDIGuard, Devices: []specs.Device{{
-		Name: armed, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit()}},
+	_, activated, _ := strings.Cut(sharing.HookDevice, "=")
+	guard := &specs.Spec{Kind: sharing.CDIHook, Devices: []specs.Device{{
+		Name: activated, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit()}},
 	}}}
-	ask := &specs.Spec{Kind: sharing.CDIAsk}
+	ask := &specs.Spec{Kind: sharing.EarlierCDIRequest}
 	for _, resource := range m.resources() {
 		for n := 1; n <= m.of(resource); n++ {
-			amount := sharing.Ask{Resource: resource, Count: n}.String()
+			amount := sharing.ResourceRequest{Resource: resource, Count: n}.String()
 			ask.Devices = append(ask.Devices, specs.Device{
 				Name: amount, ContainerEdits: specs.ContainerEdits{
 					Hooks: []*specs.Hook{h.edit(sharing.HookRequest, amount)}},
 			})
 		}
 	}
-	numa, near := &specs.Spec{Kind: sharing.CDINUMA}, &specs.Spec{Kind: sharing.CDINear}
+	numa, near := &specs.Spec{Kind: sharing.CDINUMA}, &specs.Spec{Kind: sharing.EarlierCDINUMA}
 	for node := range m.NUMANodes {
 		for n := 1; n <= m.GPUs; n++ {
-			amount := sharing.Near{NUMA: node, Count: n}
+			amount := sharing.NUMAAffinity{NUMA: node, Count: n}
 			numa.Devices = append(numa.Devices, numaDevice(numaEnv, amount.String()))
 			near.Devices = append(near.Devices, numaDevice(nearEnv, amount.Former()))
 		}

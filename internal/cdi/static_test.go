@@ -42,7 +42,7 @@ func TestStaticHooks(t *testing.T) {
 			if len(d.ContainerEdits.DeviceNodes)+len(d.ContainerEdits.Mounts) > 0 {
 				t.Errorf("%s=%s brings files", s.Kind, d.Name)
 			}
-			if s.Kind == sharing.CDINUMA || s.Kind == sharing.CDINear {
+			if s.Kind == sharing.CDINUMA || s.Kind == sharing.EarlierCDINUMA {
 				continue
 			}
 			if n := len(d.ContainerEdits.Hooks); n != 1 {
@@ -64,7 +64,7 @@ func TestStaticHooks(t *testing.T) {
 					d.Name, name)
 			}
 			want := []string{"kerf-hook", "activate", "--socket", testHook.Socket}
-			if s.Kind == sharing.CDIAsk {
+			if s.Kind == sharing.EarlierCDIRequest {
 				want = append(want, "--request", d.Name)
 				asks++
 			} else {
@@ -93,10 +93,11 @@ func TestNamesResolve(t *testing.T) {
 	if errs := cache.GetErrors(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	names := []string{sharing.GuardDevice, sharing.Ask{Resource: "gpu-memory-gib", Count: 3}.Device(),
-		sharing.Ask{Resource: "gpu-percent", Count: 2}.Device(), sharing.Near{NUMA: 1, Count: 2}.Device()}
+	names := []string{sharing.HookDevice, sharing.ResourceRequest{Resource: "gpu-memory-gib", Count: 3}.Device(),
+		sharing.ResourceRequest{Resource: "gpu-percent", Count: 2}.Device(), sharing.NUMAAffinity{NUMA: 1,
+			Count: 2}.Device()}
 	admitted, err := sharing.AdmittedBy(names)
-	if err != nil || !admitted.Guarded || len(admitted.Asks) != 2 || len(admitted.Near) != 1 {
+	if err != nil || !admitted.Guarded || len(admitted.Requests) != 2 || len(admitted.NUMA) != 1 {
 		t.Fatalf("%+v (%v)", admitted, err)
 	}
 	spec := &oci.Spec{Process: &oci.Process{Env: []string{"KERF_NUMA=mine"}}}
@@ -114,7 +115,8 @@ func TestNamesResolve(t *testing.T) {
 	if _, err := cache.InjectDevices(&oci.Spec{}, former...); err != nil {
 		t.Errorf("names of an earlier version: %v", err)
 	}
-	if _, err := cache.InjectDevices(spec, sharing.Ask{Resource: "gpu-memory-gib", Count: 4}.Device()); err == nil {
+	if _, err := cache.InjectDevices(spec, sharing.ResourceRequest{Resource: "gpu-memory-gib",
+		Count: 4}.Device()); err == nil {
 		t.Error("more than the node has resolves")
 	}
 }

@@ -147,7 +147,7 @@ func TestWaitFrozenGivesUp(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the program waits", func() bool { return cgrouptest.Waits(t, c.Process.Pid) })
+	eventually.True(t, "the program waits", func() bool { return cgrouptest.IsWaiting(t, c.Process.Pid) })
 	if err := g.Add(c.Process.Pid); err != nil {
 		t.Fatal(err)
 	}

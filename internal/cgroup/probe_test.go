@@ -58,6 +58,6 @@ func TestProbeReadOnly(t *testing.T) {
 	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS") {
-		t.Errorf("in a mount namespace of its own: %v\n%s", err, out)
+		t.Errorf("in its own mount namespace: %v\n%s", err, out)
 	}
 }

@@ -32,7 +32,7 @@ func TestStatusOfACluster(t *testing.T) {
 		Nodes []struct {
 			Name   string
 			Stale  bool
-			Claims []struct{ Pod string }
+			Grants []struct{ Pod string }
 		}
 	}
 	out, _, _ = f.Call("status", "-o", "json")
@@ -202,6 +202,17 @@ func TestWhereACommandAsks(t *testing.T) {
 	p.App.Dir = with
 	if p.App.Remote(root) {
 		t.Error("an agent is here, and the cluster is asked")
+	}
+}
+
+// In a pod without the folder of the agent's sockets, doctor checks the cluster.
+func TestDoctorInAPod(t *testing.T) {
+	if command.Exists(command.DefaultDir) {
+		t.Skip("this machine has an agent, which is checked instead")
+	}
+	p := clitest.New(map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+	if _, _ = p.App.Execute([]string{"doctor"}, Commands); !strings.Contains(p.ErrOut.String(), "find a cluster") {
+		t.Error(p.ErrOut.String())
 	}
 }
 

@@ -49,7 +49,7 @@ func TestListingOfACluster(t *testing.T) {
 				return strings.HasPrefix(uri, "/api/v1/pods?") && strings.Contains(uri, "labelSelector=app%3Dchat")
 			})
 			if selected != asked {
-				t.Errorf("asked for the labels: %v, of %q", asked, f.Reads())
+				t.Errorf("requested the labels: %v, of %q", asked, f.Reads())
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func TestListingFlagsAreChecked(t *testing.T) {
 
 func TestListingOfAMachine(t *testing.T) {
 	dir := t.TempDir()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "train"))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true, "train"))
 	for line, want := range map[string]struct {
 		code       int
 		has, lacks string

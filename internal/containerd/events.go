@@ -32,10 +32,10 @@ const (
 	EventConnected EventKind = iota
 	// EventExit: the container's first process has ended.
 	EventExit
-	// EventTaskGone: what ran of the container is cleaned up.
-	EventTaskGone
-	// EventContainerGone: the container is deleted.
-	EventContainerGone
+	// EventTaskDeleted: what ran of the container is cleaned up.
+	EventTaskDeleted
+	// EventContainerDeleted: the container is deleted.
+	EventContainerDeleted
 )
 
 // Event is one thing that happened to a container.
@@ -184,13 +184,13 @@ func eventOf(envelope *apitypes.Envelope) (Event, bool) {
 		if typeurl.UnmarshalTo(event, &m) != nil || m.GetID() != "" && m.GetID() != m.GetContainerID() {
 			return Event{}, false
 		}
-		e.Kind, e.ContainerID = EventTaskGone, m.GetContainerID()
+		e.Kind, e.ContainerID = EventTaskDeleted, m.GetContainerID()
 	case topicContainer:
 		var m apievents.ContainerDelete
 		if typeurl.UnmarshalTo(event, &m) != nil {
 			return Event{}, false
 		}
-		e.Kind, e.ContainerID = EventContainerGone, m.GetID()
+		e.Kind, e.ContainerID = EventContainerDeleted, m.GetID()
 	}
 	return e, e.ContainerID != ""
 }

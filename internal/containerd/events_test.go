@@ -46,8 +46,8 @@ func TestEvents(t *testing.T) {
 		f.send(e)
 	}
 	for _, want := range []Event{
-		{EventExit, NamespaceKubernetes, "a"}, {EventTaskGone, NamespaceKubernetes, "a"},
-		{EventContainerGone, NamespaceKerf, "b"},
+		{EventExit, NamespaceKubernetes, "a"}, {EventTaskDeleted, NamespaceKubernetes, "a"},
+		{EventContainerDeleted, NamespaceKerf, "b"},
 	} {
 		if got := <-events; got != want {
 			t.Errorf("got %+v, want %+v", got, want)

@@ -105,7 +105,7 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 	defer cancel()
 	var r Report
 	version, err := c.cri.Version(ctx, &criv1.VersionRequest{})
-	if err = c.plain(ctx, "ask for the version", err); err != nil {
+	if err = c.plain(ctx, "read the version", err); err != nil {
 		if !errors.Is(err, sharing.ErrUnsupported) {
 			return r, err
 		}
@@ -129,7 +129,7 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 func (c *Client) withoutCRI(ctx context.Context) (Report, error) {
 	version, err := c.ctr.Version(ctx)
 	if err != nil {
-		return Report{}, c.plain(ctx, "ask for the version", err)
+		return Report{}, c.plain(ctx, "read the version", err)
 	}
 	r := Report{Name: NameContainerd, CRI: No, Version: strings.TrimPrefix(version.Version, "v")}
 	c.reportNRI(ctx, &r)
@@ -141,7 +141,7 @@ func (c *Client) reportContainerd(ctx context.Context, r *Report) {
 	c.reportNRI(ctx, r)
 	status, err := c.cri.Status(ctx, &criv1.StatusRequest{Verbose: true})
 	if err != nil {
-		r.unchecked("%v", c.plain(ctx, "ask for the CRI plugin's configuration", err))
+		r.unchecked("%v", c.plain(ctx, "read the CRI plugin's configuration", err))
 		return
 	}
 	readContainerd(r, status.GetInfo()["config"])
@@ -153,7 +153,7 @@ func (c *Client) reportNRI(ctx context.Context, r *Report) {
 	plugins, err := c.ctr.IntrospectionService().Plugins(ctx, "type=="+nriPlugin)
 	switch {
 	case err != nil:
-		r.unchecked("%v", c.plain(ctx, "ask for NRI", err))
+		r.unchecked("%v", c.plain(ctx, "read the state of NRI", err))
 	case len(plugins.GetPlugins()) == 0:
 		r.NRI = No
 	case plugins.GetPlugins()[0].GetInitErr() != nil:

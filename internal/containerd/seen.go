@@ -113,7 +113,7 @@ func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Pr
 		if kind := container.Labels[labelKind]; kind != "" && kind != kindContainer {
 			continue
 		}
-		s := sharing.Seen{ID: container.ID, Gone: exited[container.ID]}
+		s := sharing.Seen{ID: container.ID, Removed: exited[container.ID]}
 		if namespace == NamespaceKubernetes {
 			s.Ref = sharing.ContainerRef{
 				PodUID: container.Labels[labelPodUID], Namespace: container.Labels[labelPodNamespace],
@@ -123,9 +123,9 @@ func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Pr
 		if t := byID[container.ID]; t != nil {
 			switch t.GetStatus() {
 			case tasktypes.Status_CREATED, tasktypes.Status_RUNNING, tasktypes.Status_PAUSED, tasktypes.Status_PAUSING:
-				s.Running, s.PID, s.Gone = true, int(t.GetPid()), false
+				s.Running, s.PID, s.Removed = true, int(t.GetPid()), false
 			case tasktypes.Status_STOPPED:
-				s.Gone = true
+				s.Removed = true
 			case tasktypes.Status_UNKNOWN:
 			}
 		}
@@ -150,7 +150,7 @@ func readSpec(s *sharing.Seen, text []byte) {
 		return
 	}
 	s.Devices = devicesOf(spec.Linux, spec.Mounts)
-	s.Note = spec.Annotations[sharing.NoteAnnotation]
+	s.Annotation = spec.Annotations[sharing.GrantAnnotation]
 	for _, h := range spec.Hooks.CreateRuntime {
 		if path.Base(h.Path) != hookName {
 			continue
@@ -158,8 +158,8 @@ func readSpec(s *sharing.Seen, text []byte) {
 		if grant := argument(h.Args, "--grant"); grant != "" {
 			s.Grant = grant
 		}
-		name := sharing.GuardDevice
-		if ask, err := sharing.ParseAsk(sharing.RequestOfHook(h.Args)); err == nil {
+		name := sharing.HookDevice
+		if ask, err := sharing.ParseResourceRequest(sharing.RequestOfHook(h.Args)); err == nil {
 			name = ask.Device()
 		}
 		if !slices.Contains(s.CDINames, name) {

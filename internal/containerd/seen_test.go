@@ -34,7 +34,7 @@ func stored(t *testing.T, id, kind string, s specs.Spec) *containersv1.Container
 
 // armed is a spec with the hooks of these arguments.
 func armed(args ...[]string) specs.Spec {
-	s := specs.Spec{Annotations: map[string]string{sharing.NoteAnnotation: "note"}, Hooks: &specs.Hooks{
+	s := specs.Spec{Annotations: map[string]string{sharing.GrantAnnotation: "note"}, Hooks: &specs.Hooks{
 		// Hooks of others, and of other stages, say nothing of us.
 		CreateRuntime: []specs.Hook{{Path: "/usr/bin/other-hook", Args: []string{"other", "--request", "gpu:8",
 			"--grant",
@@ -78,20 +78,20 @@ func TestContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := sharing.ContainerRef{PodUID: "u1", Namespace: "team", Pod: "train", Container: "main"}
-	names := []string{sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:10", "kerf.dev/ask=gpu-percent:25"}
+	names := []string{sharing.HookDevice, "kerf.dev/ask=gpu-memory-gib:10", "kerf.dev/ask=gpu-percent:25"}
 	with := func(s sharing.Seen) sharing.Seen {
-		s.Ref, s.CDINames, s.Note = ref, names, "note"
+		s.Ref, s.CDINames, s.Annotation = ref, names, "note"
 		return s
 	}
 	want := []sharing.Seen{
 		with(sharing.Seen{ID: "again", Running: true, PID: 13}), // a task that runs says more than CRI's memory
 		{ID: "bare"},
-		with(sharing.Seen{ID: "ended", Gone: true}),
+		with(sharing.Seen{ID: "ended", Removed: true}),
 		with(sharing.Seen{ID: "made", Running: true, PID: 11}),
 		{ID: "odd"},
 		{ID: "plain", Ref: ref, Running: true, PID: 15},
 		with(sharing.Seen{ID: "runs", Running: true, PID: 10}),
-		with(sharing.Seen{ID: "stopped", Gone: true}),
+		with(sharing.Seen{ID: "stopped", Removed: true}),
 		with(sharing.Seen{ID: "waits"}),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -154,7 +154,7 @@ func TestContainersThatGoMeanwhile(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for _, s := range got {
-		if !s.Gone {
+		if !s.Removed {
 			t.Errorf("%s has ended, and is seen as %+v", s.ID, s)
 		}
 	}
@@ -181,7 +181,8 @@ func TestContainersOfKerf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]sharing.Seen{{ID: "a", CDINames: []string{sharing.GuardDevice}, Note: "note", Grant: "k-1"}},
+	if diff := cmp.Diff([]sharing.Seen{{ID: "a", CDINames: []string{sharing.HookDevice}, Annotation: "note",
+		Grant: "k-1"}},
 		got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

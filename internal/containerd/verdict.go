@@ -246,7 +246,7 @@ func (r Report) annotationProblems() []Problem {
 
 // admits tells whether a pattern matches a name that pods must not bring in.
 func admits(pattern string) bool {
-	for _, name := range []string{sharing.NoteAnnotation, "cdi.k8s.io/device"} {
+	for _, name := range []string{sharing.GrantAnnotation, "cdi.k8s.io/device"} {
 		if ok, err := path.Match(pattern, name); err == nil && ok {
 			return true
 		}

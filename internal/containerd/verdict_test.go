@@ -79,7 +79,7 @@ func TestVerdict(t *testing.T) {
 			change:  func(r *Report) { r.Handlers, r.DefaultRuntime = append(r.Handlers, nvidia), "nvidia" },
 			toolkit: No,
 		},
-		"nvidia beside": {change: func(r *Report) { r.Handlers = append(r.Handlers, nvidia) }, toolkit: Yes,
+		"nvidia next to": {change: func(r *Report) { r.Handlers = append(r.Handlers, nvidia) }, toolkit: Yes,
 			warned: []string{"nvidia-handler-nvidia"}, text: "RuntimeClass"},
 		"all annotations": {
 			change:  func(r *Report) { r.Handlers[0].PodAnnotations = []string{"io.x/*", "*"} },

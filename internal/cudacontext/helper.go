@@ -27,9 +27,9 @@ const (
 	lineMost = 1024
 )
 
-// Hold is the work of a helper. Once it reads a byte from in, it makes a context by Make, reports that on out, and
+// RunHelper is the work of a helper. Once it reads a byte from in, it makes a context by Make, reports that on out, and
 // returns when in ends. The caller then ends the process.
-func Hold(in io.Reader, out io.Writer, libraries []string) error {
+func RunHelper(in io.Reader, out io.Writer, libraries []string) error {
 	agent := bufio.NewReader(in)
 	if _, err := agent.ReadByte(); err != nil {
 		return fmt.Errorf("wait for the agent: %w", err)
@@ -46,7 +46,7 @@ func Hold(in io.Reader, out io.Writer, libraries []string) error {
 
 // Start is how a helper is started. All fields are required.
 type Start struct {
-	// Program and Args are a program that calls Hold with its standard input and output.
+	// Program and Args are a program that calls RunHelper with its standard input and output.
 	Program string
 	Args    []string
 	// GPU is the one that CUDA shows to it.
@@ -55,8 +55,8 @@ type Start struct {
 	Folders []string
 	// NoMPS is a path that does not exist: the helper finds no MPS daemon, whose clients have contexts of another size.
 	NoMPS string
-	// Keep moves the process to its cgroup, before it calls the driver.
-	Keep func(pid int) error
+	// MoveToCgroup moves the process to its cgroup, before it calls the driver.
+	MoveToCgroup func(pid int) error
 }
 
 // Helper is a process that makes one context.
@@ -67,7 +67,7 @@ type Helper struct {
 }
 
 // Run starts the helper, which is killed when ctx ends. It makes its context when Ready is called. The caller calls
-// Stop. Errors: those of Keep, and sharing.ErrUnavailable.
+// Stop. Errors: those of MoveToCgroup, and sharing.ErrUnavailable.
 func (s Start) Run(ctx context.Context) (*Helper, error) {
 	h := &Helper{ended: make(chan struct{})}
 	if err := h.start(ctx, s); err != nil {
@@ -77,7 +77,7 @@ func (s Start) Run(ctx context.Context) (*Helper, error) {
 		defer close(h.ended)
 		_ = h.cmd.Wait() // it is killed, mostly
 	}()
-	if err := s.Keep(h.PID()); err != nil {
+	if err := s.MoveToCgroup(h.PID()); err != nil {
 		return nil, fmt.Errorf("start context helper: %w", errors.Join(err, h.Stop()))
 	}
 	return h, nil

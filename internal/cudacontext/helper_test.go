@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != asHelper {
 		os.Exit(m.Run())
 	}
-	if err := Hold(os.Stdin, os.Stdout, os.Args[2:]); err != nil {
+	if err := RunHelper(os.Stdin, os.Stdout, os.Args[2:]); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -38,7 +38,7 @@ func helping(t *testing.T, library string, keep func(int) error) (*Helper, error
 	}
 	s := Start{
 		Program: program, Args: []string{asHelper, library}, GPU: "GPU-0",
-		Folders: []string{"/nowhere"}, NoMPS: filepath.Join(t.TempDir(), "none"), Keep: keep,
+		Folders: []string{"/nowhere"}, NoMPS: filepath.Join(t.TempDir(), "none"), MoveToCgroup: keep,
 	}
 	return s.Run(t.Context())
 }
@@ -131,7 +131,7 @@ func TestHelperThatCannotBeStarted(t *testing.T) {
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is left: %v", err)
 	}
-	s := Start{Program: "/nowhere/kerf-agent", Keep: free}
+	s := Start{Program: "/nowhere/kerf-agent", MoveToCgroup: free}
 	if _, err := s.Run(t.Context()); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Error(err)
 	}

@@ -5,7 +5,7 @@
 //
 // A point is a name in the code: Eval("record.after-rename"). What happens there is said by a spec, such as
 //
-//	record.after-rename=exit;claim.write=2*off->1*error(disk full)->sleep(50ms)
+//	record.after-rename=exit;grant.write=2*off->1*error(disk full)->sleep(50ms)
 //
 // Points are separated by ";". The terms of a point are tried in order, separated by "->". A term with "N*" in front
 // acts N times before the next one takes over. A term without it acts for ever, so it comes last. After the last
@@ -44,7 +44,7 @@ type Actions struct {
 	Sleep func(d time.Duration)
 }
 
-// Set is the points that are armed. It is safe for concurrent use.
+// Set is the points that are activated. It is safe for concurrent use.
 type Set struct {
 	do Actions
 

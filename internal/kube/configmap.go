@@ -18,10 +18,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// FollowConfigMap sends the data of one ConfigMap, first and after each change, or the error (sharing.ErrDenied,
+// WatchConfigMap sends the data of one ConfigMap, first and after each change, or the error (sharing.ErrDenied,
 // sharing.ErrUnavailable), until ctx ends. Without such a ConfigMap, data is nil. It lists and watches nothing else, so
 // the right to that name is enough. It calls tell from one goroutine at a time.
-func (c *Client) FollowConfigMap(ctx context.Context, namespace, name string,
+func (c *Client) WatchConfigMap(ctx context.Context, namespace, name string,
 	tell func(data map[string]string, err error)) {
 	maps := c.core.ConfigMaps(namespace)
 	follow(ctx, c.log, followed{
@@ -78,9 +78,9 @@ type Spec struct {
 	Text       json.RawMessage
 }
 
-// FollowSpec sends the spec of this node's GPUNode, first and after each change, until ctx ends. It sends errors
+// WatchSpec sends the spec of this node's GPUNode, first and after each change, until ctx ends. It sends errors
 // (sharing.ErrDenied, sharing.ErrNotFound, sharing.ErrUnavailable), and tries again. tell is called from one goroutine.
-func (c *Client) FollowSpec(ctx context.Context, tell func(Spec, error)) {
+func (c *Client) WatchSpec(ctx context.Context, tell func(Spec, error)) {
 	wait := cordonRetry
 	for ctx.Err() == nil {
 		heard, err := c.watchSpec(ctx, tell)

@@ -62,7 +62,7 @@ func TestFollowConfigMap(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.FollowConfigMap(ctx, "ns", "rules", func(data map[string]string, _ error) {
+		c.WatchConfigMap(ctx, "ns", "rules", func(data map[string]string, _ error) {
 			select {
 			case reported <- data:
 			case <-ctx.Done():
@@ -98,7 +98,7 @@ func TestFollowConfigMap(t *testing.T) {
 	send("ADDED", "three", "4")
 	next(map[string]string{"a.yaml": "three"})
 	if want := "/api/v1/namespaces/ns/configmaps?metadata.name=rules"; asked.Load() != want {
-		t.Errorf("asked for %v, want %s", asked.Load(), want)
+		t.Errorf("requested %v, want %s", asked.Load(), want)
 	}
 	cancel()
 	<-done

@@ -53,7 +53,7 @@ func TestFollowSpec(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var reported []string
-	c.FollowSpec(ctx, func(spec Spec, err error) {
+	c.WatchSpec(ctx, func(spec Spec, err error) {
 		switch {
 		case errors.Is(err, sharing.ErrDenied):
 			reported = append(reported, "denied")

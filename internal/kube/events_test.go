@@ -42,12 +42,12 @@ func TestEventIsSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
 			c := a.client(t, true)
-			c.Event(context.Background(), tc.ref, "NoRoom", "no room for 100GiB", tc.warning)
+			c.Event(context.Background(), tc.ref, "NoRoom", "not enough free for 100GiB", tc.warning)
 			eventually.True(t, "the event arrives", func() bool { return len(a.sent()) == 1 })
 			e := a.sent()[0]
 			o := e.InvolvedObject
 			if e.Type != tc.kind || o.Kind != tc.object || o.FieldPath != tc.path || e.Namespace != tc.in ||
-				e.Reason != "NoRoom" || e.Message != "No room for 100GiB." {
+				e.Reason != "NoRoom" || e.Message != "Not enough free for 100GiB." {
 				t.Errorf("event %+v", e)
 			}
 			if e.Source.Component != component || e.Source.Host != node || tc.ref.Pod != "" &&
@@ -63,7 +63,7 @@ func TestEventsThatRepeatAreCounted(t *testing.T) {
 	c := a.client(t, true)
 	ref := sharing.ContainerRef{PodUID: uid(1), Namespace: "team", Pod: "p"}
 	for range 4 {
-		c.Event(context.Background(), ref, "NoRoom", "no room", true)
+		c.Event(context.Background(), ref, "NoRoom", "not enough free", true)
 	}
 	eventually.True(t, "all are counted", func() bool { s := a.sent(); return len(s) == 1 && s[0].Count == 4 })
 	// Many different messages about one pod end in one event, and only a few are sent.
@@ -96,7 +96,7 @@ func TestEventsWaitForTheAPIServer(t *testing.T) {
 		return sharing.ContainerRef{PodUID: uid(i), Namespace: "team", Pod: fmt.Sprintf("p%d", i)}
 	}
 	for i := range room * 2 { // more than fit: none may wait
-		c.Event(context.Background(), ref(i), "NoRoom", "no room", true)
+		c.Event(context.Background(), ref(i), "NoRoom", "not enough free", true)
 	}
 	a.away(nil)
 	eventually.True(t, "those that had room arrive", func() bool { return len(a.sent()) >= room })
@@ -107,7 +107,7 @@ func TestRefusedEventsDoNotHoldUpOthers(t *testing.T) {
 	a.away(proxied)
 	c := a.client(t, true)
 	c.Event(context.Background(), sharing.ContainerRef{Namespace: "team", Pod: "p", PodUID: uid(1)}, "NoRoom",
-		"no room", true)
+		"not enough free", true)
 	eventually.True(t, "it is refused", func() bool { return len(c.events.queue) == 0 })
 	a.away(nil)
 	c.Event(context.Background(), sharing.ContainerRef{}, "Last", "the last", false)
@@ -116,7 +116,7 @@ func TestRefusedEventsDoNotHoldUpOthers(t *testing.T) {
 
 func TestTidy(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
-		"short":         {"no room", "no room"},
+		"short":         {"not enough free", "not enough free"},
 		"as long":       {strings.Repeat("x", maxMessage), strings.Repeat("x", maxMessage)},
 		"longer":        {strings.Repeat("x", maxMessage+1), strings.Repeat("x", maxMessage-3) + "..."},
 		"cut at a rune": {strings.Repeat("ü", maxMessage), strings.Repeat("ü", (maxMessage-3)/2) + "..."},

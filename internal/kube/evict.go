@@ -27,15 +27,15 @@ const resyncEvery = 10 * time.Second
 const uuidLength = 36
 
 // IsStatic reports whether the UID is that of a static pod, as kubelet makes it. The API server may not report its end
-// (see Gone); only the container runtime knows it.
+// (see PodRemoved); only the container runtime knows it.
 func IsStatic(podUID string) bool { return len(podUID) != uuidLength }
 
-// Gone asks the API server itself whether the pod is gone for good. Then it is deleted, its name has passed to another
-// pod, or all its containers are at their last end. False means that this is unknown. So does an error, which wraps
-// sharing.ErrUnavailable, ErrDenied or ErrInvalid. Gone ignores the container of ref.
+// PodRemoved asks the API server itself whether the pod is gone for good. Then it is deleted, its name has passed to
+// another pod, or all its containers are at their last end. False means that this is unknown. So does an error, which
+// wraps sharing.ErrUnavailable, ErrDenied or ErrInvalid. PodRemoved ignores the container of ref.
 //
 // A static pod is gone only when its mirror is another's: without a mirror the API server knows nothing.
-func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, error) {
+func (c *Client) PodRemoved(ctx context.Context, ref sharing.ContainerRef) (bool, error) {
 	if ref.Namespace == "" || ref.Pod == "" || ref.PodUID == "" {
 		return false, fmt.Errorf("look up pod %q of %q: it has no UID, namespace or name: %w", ref.PodUID, ref.String(),
 			sharing.ErrInvalid)
@@ -130,7 +130,7 @@ func (c *Client) ended(ctx context.Context, ref sharing.ContainerRef) bool {
 	if p, ok, _, _ := c.pods.get(ref.PodUID); ok && !p.Terminal {
 		return false
 	}
-	is, err := c.Gone(ctx, ref)
+	is, err := c.PodRemoved(ctx, ref)
 	if err != nil {
 		c.log.Debug("failed to look up pod of a grant", "pod", ref.Namespace+"/"+ref.Pod, "uid", ref.PodUID,
 			"error", err)
@@ -163,7 +163,7 @@ func (c *Client) Evict(ctx context.Context, ref sharing.ContainerRef) error {
 		return nil
 	}
 	if apierrors.IsConflict(err) { // the name may be another pod's by now
-		if gone, err := c.Gone(ctx, ref); err == nil && gone {
+		if gone, err := c.PodRemoved(ctx, ref); err == nil && gone {
 			return nil
 		}
 	}

@@ -61,6 +61,7 @@ type Options struct {
 type Client struct {
 	node   string
 	log    *slog.Logger
+	config *rest.Config
 	http   *http.Client
 	core   *core
 	pods   *pods
@@ -103,7 +104,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods(), owner: newOwner(),
+	c := &Client{node: o.Node, log: o.Log, config: config, http: client, core: core, pods: newPods(), owner: newOwner(),
 		reach: reach{log: o.Log}}
 	c.events = newEvents(core, o.Node, o.Log)
 	return c, nil
@@ -203,10 +204,10 @@ func (c *Client) Labels(uid string) map[string]string {
 // false until the first read. Do not change what the pods point to.
 func (c *Client) Asking() ([]sharing.Pod, bool) { return c.pods.asking() }
 
-// OnGone registers f, which is called once for each pod of the node that is deleted, succeeded or failed. It is
+// OnPodRemoved registers f, which is called once for each pod of the node that is deleted, succeeded or failed. It is
 // called from one goroutine and must return soon. Resync handles a pod that ended while there was no watch. Register
 // before Run.
-func (c *Client) OnGone(f func(uid string)) { c.pods.onGone(f) }
+func (c *Client) OnPodRemoved(f func(uid string)) { c.pods.onGone(f) }
 
 // core asks for the kinds of the group "" that are used here. The client library's own client of that group knows the
 // kinds of all groups, which is half of what such a program holds in memory.

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// heard collects what OnGone and Resync tell.
+// heard collects what OnPodRemoved and Resync tell.
 type heard struct {
 	mu   sync.Mutex
 	uids []string
@@ -117,7 +117,7 @@ func TestOnGoneTellsEachEndOnce(t *testing.T) {
 	}
 	c := a.client(t, false)
 	var h heard
-	c.OnGone(h.tell)
+	c.OnPodRemoved(h.tell)
 	a.run(t, c)
 	want := []string{uid(5)}
 	expect := func(what string, more ...string) {
@@ -175,16 +175,16 @@ func TestGone(t *testing.T) {
 		"runs":                               {ref(uid(1), "runs"), false, nil},
 		"another has its name":               {ref(uid(8), "runs"), true, nil},
 		"failed":                             {ref(uid(2), "failed"), true, nil},
-		"is not there":                       {ref(uid(4), "nobody"), true, nil},
+		"is not there":                       {ref(uid(4), "no-one"), true, nil},
 		"a static pod with its mirror":       {ref(static, "static"), false, nil},
 		"a static pod with another mirror":   {ref(later, "static"), true, nil},
-		"a static pod without a mirror":      {ref(later, "nobody"), false, nil},
+		"a static pod without a mirror":      {ref(later, "no-one"), false, nil},
 		"a static pod whose name is a pod's": {ref(static, "runs"), false, nil},
 		"no UID":                             {ref("", "runs"), false, sharing.ErrInvalid},
 		"no name":                            {ref(uid(1), ""), false, sharing.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gone, err := c.Gone(within(t, time.Minute), tc.ref)
+			gone, err := c.PodRemoved(within(t, time.Minute), tc.ref)
 			if gone != tc.gone || !errors.Is(err, tc.want) {
 				t.Errorf("Gone(%v) = %v, %v; want %v, %v", tc.ref, gone, err, tc.gone, tc.want)
 			}
@@ -221,14 +221,14 @@ func TestGoneConcludesNothingFromErrors(t *testing.T) {
 			if name == "no answer" {
 				limit = time.Second
 			}
-			if gone, err := c.Gone(within(t, limit), ref); gone || !errors.Is(err, tc.want) {
+			if gone, err := c.PodRemoved(within(t, limit), ref); gone || !errors.Is(err, tc.want) {
 				t.Errorf("Gone = %v, %v; want false, %v", gone, err, tc.want)
 			}
 		})
 	}
 	t.Run("no one listens", func(t *testing.T) {
 		a.server.Close()
-		if gone, err := c.Gone(within(t, time.Minute), ref); gone || !errors.Is(err, sharing.ErrUnavailable) {
+		if gone, err := c.PodRemoved(within(t, time.Minute), ref); gone || !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("Gone = %v, %v; want false, ErrUnavailable", gone, err)
 		}
 	})

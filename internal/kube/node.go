@@ -29,9 +29,9 @@ const (
 	TaintKey = "kerf.dev/gpu-unhealthy"
 )
 
-// FollowNode sends the keys of this node's taints, first and after each change, or the error (sharing.ErrDenied,
+// WatchNode sends the keys of this node's taints, first and after each change, or the error (sharing.ErrDenied,
 // sharing.ErrUnavailable), until ctx ends. It calls tell from one goroutine at a time.
-func (c *Client) FollowNode(ctx context.Context, tell func(taints []string, err error)) {
+func (c *Client) WatchNode(ctx context.Context, tell func(taints []string, err error)) {
 	nodes := c.core.Nodes()
 	follow(ctx, c.log, followed{
 		of: &corev1.Node{}, name: "the node", resource: "nodes",

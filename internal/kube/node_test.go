@@ -218,7 +218,7 @@ func TestFollowNode(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.FollowNode(ctx, func(taints []string, err error) {
+		c.WatchNode(ctx, func(taints []string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			last, failed = taints, err

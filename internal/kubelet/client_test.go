@@ -149,7 +149,7 @@ func TestList(t *testing.T) {
 		"an empty id": {
 			answers: []answer{{resp: pod("p", container("main", devices(sharing.ResourceGPU, "g01", "")))}},
 			err:     sharing.ErrInvalid, calls: 1},
-		"an empty id of somebody else's": {
+		"an empty id of someone else's": {
 			answers: []answer{{resp: pod("p", container("main", devices("other.example/x", "")))}},
 			want:    map[sharing.ContainerRef]map[string][]string{}, calls: 1},
 		"a name that only begins like ours": {

@@ -69,7 +69,7 @@ func TestGet(t *testing.T) {
 			err: sharing.ErrUnsupported, calls: 1},
 		"other words": {errs: []error{errors.New("pod q in namespace ns not found")},
 			err: sharing.ErrUnavailable, calls: 1},
-		"not found, by somebody else": {errs: []error{status.Error(codes.NotFound, "pod p in namespace ns not found")},
+		"not found, by someone else": {errs: []error{status.Error(codes.NotFound, "pod p in namespace ns not found")},
 			err: sharing.ErrUnavailable, calls: 1},
 		"no pod in the answer":      {err: sharing.ErrInvalid, calls: 1},
 		"another pod in the answer": {pod: pod("q").GetPodResources()[0], err: sharing.ErrInvalid, calls: 1},

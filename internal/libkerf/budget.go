@@ -15,9 +15,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Budget is what a region knows of GPU time on one GPU. A tenant can write all but Percent: what the driver counts is
-// what sets it right.
-type Budget struct {
+// TokenBucket is what a region knows of GPU time on one GPU. A tenant can write all but Percent: what the driver counts
+// is what sets it right.
+type TokenBucket struct {
 	GPU sharing.GPURef
 	// Percent is its share; 0: time is not counted.
 	Percent sharing.Percent
@@ -37,25 +37,25 @@ type Budget struct {
 	Occupied time.Duration
 }
 
-// Turn tells the processes of a region whether they may launch.
-type Turn uint8
+// LaunchState tells the processes of a region whether they may launch.
+type LaunchState uint8
 
 // The turns.
 const (
-	// TurnOpen: as the budget allows.
-	TurnOpen Turn = iota
-	// TurnHold: not now, because the launches of another region are measured.
-	TurnHold
-	// TurnAlone: all others hold. The first launch of each kind needs no budget, and is measured.
-	TurnAlone
+	// LaunchOpen: as the budget allows.
+	LaunchOpen LaunchState = iota
+	// LaunchPaused: not now, because the launches of another region are measured.
+	LaunchPaused
+	// LaunchAlone: all others hold. The first launch of each kind needs no budget, and is measured.
+	LaunchAlone
 )
 
-// firstAlone is the lowest number of a TurnAlone. The other turns are the words 0 and 1.
+// firstAlone is the lowest number of a LaunchAlone. The other turns are the words 0 and 1.
 const firstAlone = 2
 
 // SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process. The error
 // sharing.ErrNotFound means that the region has no such GPU.
-func (r *Region) SetPercent(gpu sharing.GPURef, percent sharing.Percent) error {
+func (r *UsageFile) SetPercent(gpu sharing.GPURef, percent sharing.Percent) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set percent of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -66,12 +66,12 @@ func (r *Region) SetPercent(gpu sharing.GPURef, percent sharing.Percent) error {
 
 // Budgets reads the budgets, GPU by GPU in the order of Create. It is sharing.ErrStale if the container has truncated
 // its file.
-func (r *Region) Budgets() ([]Budget, error) {
-	out := make([]Budget, len(r.gpus))
+func (r *UsageFile) Budgets() ([]TokenBucket, error) {
+	out := make([]TokenBucket, len(r.gpus))
 	err := guard(func() {
 		for i, gpu := range r.gpus {
 			t := &r.usage.total[i]
-			out[i] = Budget{
+			out[i] = TokenBucket{
 				GPU: gpu, Percent: sharing.Percent(min(atomic.LoadUint64(&r.limits.percent[i]), math.MaxUint32)),
 				Balance: time.Duration(atomic.LoadInt64(&t.budget)), Charged: time.Duration(atomic.LoadUint64(&t.charged)), //nolint:gosec // any pattern is a duration
 				Launches: atomic.LoadUint64(&t.launches), Past: atomic.LoadUint64(&t.past),
@@ -86,8 +86,8 @@ func (r *Region) Budgets() ([]Budget, error) {
 	return out, nil
 }
 
-// Settle adds what ran on a GPU, which only who knows the driver's own count can say. Errors are those of Refill.
-func (r *Region) Settle(gpu sharing.GPURef, ran time.Duration) error {
+// Settle adds what ran on a GPU, which only who knows the driver's own count can say. Errors are those of AddTokens.
+func (r *UsageFile) Settle(gpu sharing.GPURef, ran time.Duration) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("settle gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -98,10 +98,10 @@ func (r *Region) Settle(gpu sharing.GPURef, ran time.Duration) error {
 	return nil
 }
 
-// Refill adds to a GPU's budget, also zero, and tells processes whether they may launch. It shows them that the agent
-// refills, and wakes those that wait.
-// Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrStale (the container truncated its file).
-func (r *Region) Refill(gpu sharing.GPURef, add time.Duration, turn Turn) error {
+// AddTokens adds to a GPU's budget, also zero, and tells processes whether they may launch. It shows them that the
+// agent refills, and wakes those that wait. Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrStale
+// (the container truncated its file).
+func (r *UsageFile) AddTokens(gpu sharing.GPURef, add time.Duration, turn LaunchState) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("refill gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -110,7 +110,7 @@ func (r *Region) Refill(gpu sharing.GPURef, add time.Duration, turn Turn) error 
 	err := guard(func() {
 		atomic.AddInt64(&t.budget, int64(add))
 		word := uint64(turn)
-		if turn == TurnAlone { // each such turn has another number
+		if turn == LaunchAlone { // each such turn has another number
 			if word = atomic.LoadUint64(&t.turn); word < firstAlone {
 				word = firstAlone + atomic.LoadUint64(&t.refills)
 			}

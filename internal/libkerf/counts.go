@@ -21,19 +21,19 @@ import (
 type Count struct {
 	Process Process
 	// Steps is how many times it was at a counter. Quiet means that it was at none just then, and made no context. If
-	// two counts are quiet and have the same Steps, Held was the same all the time between.
+	// two counts are quiet and have the same Steps, Used was the same all the time between.
 	Steps uint64
 	Quiet bool
-	Held  map[sharing.GPURef]sharing.Bytes
-	// Managed is the part of Held that is managed memory, with which the driver lists no process.
+	Used  map[sharing.GPURef]sharing.Bytes
+	// Managed is the part of Used that is managed memory, with which the driver lists no process.
 	Managed map[sharing.GPURef]sharing.Bytes
-	// Waiting is the part of Held that stands for contexts which are there, and which the driver tells of: see
+	// Waiting is the part of Used that stands for contexts which are there, and which the driver tells of: see
 	// Correct.
 	Waiting map[sharing.GPURef]sharing.Bytes
 }
 
 // Counts reads what each process that counts in the region has counted. A tenant can write all of it.
-func (r *Region) Counts() []Count {
+func (r *UsageFile) Counts() []Count {
 	var out []Count
 	for i := range r.usage.slot {
 		s := &r.usage.slot[i]
@@ -43,15 +43,15 @@ func (r *Region) Counts() []Count {
 		}
 		c := Count{
 			Process: named(who, atomic.LoadUint64(&s.space)),
-			Held:    make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
+			Used:    make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
 			Waiting: make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
 			Managed: make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
 		}
 		ended := atomic.LoadUint64(&s.ended)
 		for d, gpu := range r.gpus {
-			c.Held[gpu] = sharing.Bytes(atomic.LoadUint64(&s.held[d]))
+			c.Used[gpu] = sharing.Bytes(atomic.LoadUint64(&s.held[d]))
 			c.Waiting[gpu] = sharing.Bytes(atomic.LoadUint64(&s.waiting[d]))
-			c.Managed[gpu] = min(sharing.Bytes(atomic.LoadUint64(&r.usage.managed[i][d])), c.Held[gpu])
+			c.Managed[gpu] = min(sharing.Bytes(atomic.LoadUint64(&r.usage.managed[i][d])), c.Used[gpu])
 		}
 		making := atomic.LoadUint64(&s.making)
 		c.Steps = atomic.LoadUint64(&s.begun)
@@ -64,8 +64,8 @@ func (r *Region) Counts() []Count {
 // Check looks whether the region's files in dir are those that r has mapped, and whole. The container's processes can
 // write to the usage file. The error wraps sharing.ErrStale: what the processes count can no longer be trusted, and r
 // is of no use. Call it in Guarded.
-func (r *Region) Check(dir string) error {
-	for i, name := range []string{LimitsFile, UsageFile} {
+func (r *UsageFile) Check(dir string) error {
+	for i, name := range []string{LimitsFile, UsageFileName} {
 		path := filepath.Join(dir, name)
 		info, err := os.Lstat(path)
 		switch {
@@ -159,7 +159,7 @@ type Reserved struct {
 // a process takes the bound, or all free memory if that does not fit. It then waits until the agent has seen what the
 // context takes. So does a process without free memory. The error sharing.ErrNotFound means that the region has no such
 // GPU.
-func (r *Region) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
+func (r *UsageFile) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set context of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -170,7 +170,7 @@ func (r *Region) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
 
 // SetBound sets the most that a context takes on a GPU; 0: not known. It counts while the size is UnknownContext. A
 // library that is older than bounds goes on without. sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SetBound(gpu sharing.GPURef, bound sharing.Bytes) error {
+func (r *UsageFile) SetBound(gpu sharing.GPURef, bound sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set bound of contexts of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -182,7 +182,7 @@ func (r *Region) SetBound(gpu sharing.GPURef, bound sharing.Bytes) error {
 // SawContext notes that a context of this region took so much. The region keeps the least: with UnknownContext no
 // context is made in less room. Programs of the region can change what is seen, so it is used for this region alone.
 // Only one goroutine of one process may call it at a time. sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SawContext(gpu sharing.GPURef, took sharing.Bytes) error {
+func (r *UsageFile) SawContext(gpu sharing.GPURef, took sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("note context of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -198,7 +198,7 @@ func (r *Region) SawContext(gpu sharing.GPURef, took sharing.Bytes) error {
 // unless a process has reserved more meanwhile. Each byte is always counted at least once, and no process is refused
 // for a moment of double counting. One goroutine of one process may call it at a time. sharing.ErrNotFound: the
 // region has no such GPU; sharing.ErrStale: the container truncated the file.
-func (r *Region) Correct(gpu sharing.GPURef, overhead sharing.Bytes, seen []Reserved) error {
+func (r *UsageFile) Correct(gpu sharing.GPURef, overhead sharing.Bytes, seen []Reserved) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("correct overhead of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -219,7 +219,7 @@ func (r *Region) Correct(gpu sharing.GPURef, overhead sharing.Bytes, seen []Rese
 
 // Moving calls do, which moves bytes from the counters to the overhead. Meanwhile they count twice, and a process that
 // finds no room waits for the end of it. Calls may be nested.
-func (r *Region) Moving(do func() error) error {
+func (r *UsageFile) Moving(do func() error) error {
 	if r.moving {
 		return do()
 	}
@@ -236,7 +236,7 @@ func (r *Region) Moving(do func() error) error {
 	return do()
 }
 
-func (r *Region) release(device int, seen Reserved) {
+func (r *UsageFile) release(device int, seen Reserved) {
 	n := uint64(seen.Bytes)
 	for i := range r.usage.slot {
 		s := &r.usage.slot[i]

@@ -8,8 +8,8 @@
 // and what each of them means for a count. The file is read strictly. Tests compare it with the names that the driver
 // has published from CUDA 11.4 to 13.2. For names of a later driver, see Table.Unknown.
 //
-// The memory is a Region: limits that processes can only read, and counters (lib/region.h, lib/counter.h). It makes
-// four promises:
+// The memory is a UsageFileName: limits that processes can only read, and counters (lib/region.h, lib/counter.h). It
+// makes four promises:
 //
 //   - Reservations never add up to more than the limit at the time.
 //   - A reservation is rejected only without free memory.
@@ -32,5 +32,5 @@
 // gets the wrappers as soon as it is loaded, but not what its constructors look up before.) Only the driver's amounts
 // are reliable, and Correct applies them. Only they have what the driver uses for contexts and modules, and in small
 // allocations above their size. The same holds for a graphics driver, also if CUDA maps its memory. Tenants can write
-// the files of the counters: a user of a Region calls it within Guarded and checks with Check.
+// the files of the counters: a user of a UsageFileName calls it within Guarded and checks with Check.
 package libkerf

@@ -36,7 +36,7 @@ type Folder struct {
 
 // Make mounts the folder of a grant and creates the region in it; an earlier one there is removed. Errors are those of
 // Create and of mountns.Volume.
-func (f Folder) Make(dir string) (*Region, error) {
+func (f Folder) Make(dir string) (*UsageFile, error) {
 	if err := RemoveFolder(dir); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (f Folder) Make(dir string) (*Region, error) {
 	return r, nil
 }
 
-func (f Folder) make(dir string) (*Region, error) {
+func (f Folder) make(dir string) (*UsageFile, error) {
 	if err := makeDir(filepath.Dir(dir), 0o711); err != nil { // others learn no name in it
 		return nil, err
 	}
@@ -125,9 +125,9 @@ func makeFile(path string, text []byte, mode fs.FileMode) error {
 // ShowFolder makes a grant's folder visible to a process in another mount namespace, see mountns.Show.
 func ShowFolder(dir string, pid int) error { return mountns.Show(dir, pid) } //nolint:wrapcheck // it says what it did
 
-// RegionIn is the region's folder in a grant's folder. In a folder that Kerf made before it used volumes that is the
-// folder itself.
-func RegionIn(dir string) string {
+// UsageFileDir is the region's folder in a grant's folder. In a folder that Kerf made before it used volumes that is
+// the folder itself.
+func UsageFileDir(dir string) string {
 	if info, err := os.Lstat(filepath.Join(dir, LimitsFile)); err == nil && info.Mode().IsRegular() {
 		return dir
 	}

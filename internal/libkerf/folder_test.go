@@ -76,7 +76,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
-	if got := RegionIn(dir); got != region {
+	if got := UsageFileDir(dir); got != region {
 		t.Errorf("region in %q", got)
 	}
 	if text, err := os.ReadFile(region + "/preload"); err != nil || string(text) != PreloadPath(dir)+"\n" {
@@ -120,7 +120,7 @@ func TestFolderIsFull(t *testing.T) {
 		dir); !strings.Contains(out, "No space") {
 		t.Errorf("a folder in place of the region's: %q", out)
 	}
-	if r, err := Open(RegionIn(dir)); err == nil {
+	if r, err := Open(UsageFileDir(dir)); err == nil {
 		t.Error("a region that was moved away was opened")
 		_ = r.Close()
 	}
@@ -135,16 +135,16 @@ func TestFolderThatIsSpoilt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t)
-			r, err := Open(RegionIn(dir))
+			r, err := Open(UsageFileDir(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			check := func() error { return Guarded(func() error { return r.Check(RegionIn(dir)) }) }
+			check := func() error { return Guarded(func() error { return r.Check(UsageFileDir(dir)) }) }
 			if err := check(); err != nil {
 				t.Fatal(err)
 			}
-			as(t, owner4711, script, RegionIn(dir)+"/usage")
+			as(t, owner4711, script, UsageFileDir(dir)+"/usage")
 			if err := check(); !errors.Is(err, sharing.ErrStale) {
 				t.Errorf("%v", err)
 			}
@@ -175,7 +175,7 @@ func TestRemoveFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if got := RegionIn(plain); got != plain {
+	if got := UsageFileDir(plain); got != plain {
 		t.Errorf("region in %q", got)
 	}
 	if err := RemoveFolders(parent, func(name string) bool { return name == "k-1" }); err != nil {

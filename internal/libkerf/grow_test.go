@@ -19,7 +19,7 @@ func TestOpenGrowsAnOlderRegion(t *testing.T) {
 	for _, size := range olderSizes()[LimitsFile] {
 		t.Run(strconv.FormatInt(size, 10), func(t *testing.T) {
 			_, files := region(t, 100)
-			for file, size := range map[string]int64{files[0]: size, files[1]: olderSizes()[UsageFile][0]} {
+			for file, size := range map[string]int64{files[0]: size, files[1]: olderSizes()[UsageFileName][0]} {
 				if err := os.Truncate(file, size); err != nil {
 					t.Fatal(err)
 				}

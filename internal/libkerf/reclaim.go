@@ -27,7 +27,7 @@ type Grave struct {
 // ended, so a process that comes meanwhile is safe. Their memory still counts, because the driver frees it only with
 // the last descriptor of a process's files: see Bury. The error sharing.ErrStale means that the container has truncated
 // the file.
-func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]Grave, error) {
+func (r *UsageFile) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]Grave, error) {
 	var owners, spaces [MaxProcesses]uint64
 	if err := guard(func() {
 		for i := range owners {
@@ -57,7 +57,7 @@ func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]
 // counters at each try, that waits for the next call. It reports how many slots were freed.
 //
 // Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has truncated the file.
-func (r *Region) Bury(graves []Grave) (freed int, err error) {
+func (r *UsageFile) Bury(graves []Grave) (freed int, err error) {
 	err = guard(func() {
 		for _, g := range graves {
 			s := &r.usage.slot[g.slot]
@@ -76,7 +76,7 @@ func (r *Region) Bury(graves []Grave) (freed int, err error) {
 
 // bury frees a slot that is still who's. It is false where a process of the container has done so meanwhile: the
 // slot may be another's by now.
-func (r *Region) bury(s *slot, who uint64) bool {
+func (r *UsageFile) bury(s *slot, who uint64) bool {
 	if !atomic.CompareAndSwapUint64(&s.owner, who, buried) {
 		return false
 	}
@@ -92,7 +92,7 @@ func (r *Region) bury(s *slot, who uint64) bool {
 }
 
 // settle corrects the totals, and reports false where a process was at a counter meanwhile.
-func (r *Region) settle() bool {
+func (r *UsageFile) settle() bool {
 	before, quiet := r.steps()
 	if !quiet {
 		return false
@@ -116,7 +116,7 @@ func (r *Region) settle() bool {
 }
 
 // steps counts the steps begun by all, and tells whether each of them has ended.
-func (r *Region) steps() (begun uint64, quiet bool) {
+func (r *UsageFile) steps() (begun uint64, quiet bool) {
 	quiet = true
 	for i := range r.usage.slot {
 		s := &r.usage.slot[i]

@@ -37,7 +37,7 @@ func counter(t *testing.T) string {
 	return program
 }
 
-func region(t *testing.T, limit sharing.Bytes) (r *Region, files []string) {
+func region(t *testing.T, limit sharing.Bytes) (r *UsageFile, files []string) {
 	t.Helper()
 	dir := t.TempDir()
 	r, err := Create(dir, []Device{{gpu0, limit}, {gpu1, 7}})
@@ -49,7 +49,7 @@ func region(t *testing.T, limit sharing.Bytes) (r *Region, files []string) {
 			t.Error(err)
 		}
 	})
-	return r, []string{filepath.Join(dir, LimitsFile), filepath.Join(dir, UsageFile)}
+	return r, []string{filepath.Join(dir, LimitsFile), filepath.Join(dir, UsageFileName)}
 }
 
 func otherUser() (map[Process]bool, error) { return nil, nil }
@@ -248,7 +248,7 @@ func TestReclaimTellsNamesakes(t *testing.T) {
 	}
 }
 
-func owners(r *Region) map[Process]bool {
+func owners(r *UsageFile) map[Process]bool {
 	out := map[Process]bool{}
 	for i := range r.usage.slot {
 		if who := r.usage.slot[i].owner; who != 0 {
@@ -305,12 +305,12 @@ func TestARegionOfASharedInstance(t *testing.T) {
 		t.Errorf("without its name: %v", err)
 	}
 	if _, err := Create(t.TempDir(), []Device{{part, 9}, {gpu1, 9}}); !errors.Is(err, sharing.ErrInvalid) {
-		t.Errorf("beside a GPU: %v", err)
+		t.Errorf("next to a GPU: %v", err)
 	}
 }
 
 // reclaim finds the slots of dead processes and frees them.
-func reclaim(r *Region, alive func() (map[Process]bool, error)) (int, error) {
+func reclaim(r *UsageFile, alive func() (map[Process]bool, error)) (int, error) {
 	graves, err := r.Dead(func(slots []Process) (map[Process]bool, error) {
 		living, err := alive()
 		ended := map[Process]bool{}

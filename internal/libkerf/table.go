@@ -109,8 +109,8 @@ const (
 	// Overhead makes the driver hold memory of an amount that only the driver knows: contexts, modules, heaps,
 	// managed memory that moves in.
 	Overhead Class = "overhead"
-	// Foreign maps memory that was allocated elsewhere: by another process or another API.
-	Foreign Class = "foreign"
+	// Imported maps memory that was allocated elsewhere: by another process or another API.
+	Imported Class = "foreign"
 	// Time has the GPU do something, and so has to wait for the share of its time. Graphs' launches are Track.
 	Time Class = "time"
 	// Host allocates, frees or pins memory of the host.
@@ -121,11 +121,11 @@ const (
 
 // classes are all of them.
 func classes() []Class {
-	return []Class{Charge, Release, Track, Size, Resolve, Overhead, Foreign, Time, Host, None}
+	return []Class{Charge, Release, Track, Size, Resolve, Overhead, Imported, Time, Host, None}
 }
 
 // RejectManaged decides whether programs may allocate managed memory from now on. What they have allocated stays.
-func (r *Region) RejectManaged(reject bool) {
+func (r *UsageFile) RejectManaged(reject bool) {
 	word := uint64(0)
 	if reject {
 		word = 1
@@ -134,7 +134,7 @@ func (r *Region) RejectManaged(reject bool) {
 }
 
 // RejectsManaged reports what RejectManaged decided.
-func (r *Region) RejectsManaged() bool { return atomic.LoadUint64(&r.limits.rejectsManaged) != 0 }
+func (r *UsageFile) RejectsManaged() bool { return atomic.LoadUint64(&r.limits.rejectsManaged) != 0 }
 
 // The layout of lib/region.h; a test compares the two.
 const (

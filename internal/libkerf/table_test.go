@@ -112,9 +112,9 @@ func TestClasses(t *testing.T) {
 		"cuMemGetInfo_v2": Size, "cuDeviceTotalMem_v2": Size, "cuGetProcAddress_v2": Resolve,
 		"cuDevicePrimaryCtxRetain": Overhead, "cuModuleLoadData": Overhead, "cuCtxSetLimit": Overhead,
 		"cuGreenCtxCreate": Overhead, "cuCtxFromGreenCtx": Overhead, "cuLibraryLoadData": Overhead,
-		"cuMemPrefetchBatchAsync_ptsz": Overhead, "cuImportExternalMemory": Foreign,
-		"cuMemPrefetchAsync_v2_ptsz": Overhead, "cuGLCtxCreate_v2": Overhead, "cuIpcOpenMemHandle_v2": Foreign,
-		"cuMemImportFromShareableHandle": Foreign, "cuMulticastBindMem_v2": Track, "cuMemAllocHost_v2": Host,
+		"cuMemPrefetchBatchAsync_ptsz": Overhead, "cuImportExternalMemory": Imported,
+		"cuMemPrefetchAsync_v2_ptsz": Overhead, "cuGLCtxCreate_v2": Overhead, "cuIpcOpenMemHandle_v2": Imported,
+		"cuMemImportFromShareableHandle": Imported, "cuMulticastBindMem_v2": Track, "cuMemAllocHost_v2": Host,
 		"cuLaunchKernel_ptsz": Time, "cuMemcpyAsync": Time, "cuMemsetD8_v2_ptds": Time, "cuStreamWriteValue32_v2": Time,
 		"cuMemAddressReserve": None, "cuLaunchHostFunc": None, "cuMemExportToShareableHandle": None,
 	} {

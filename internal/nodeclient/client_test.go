@@ -107,10 +107,10 @@ func TestRefusalsKeepTheirTextAndGetTheirKind(t *testing.T) {
 		t.Run(code.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			(&fakenode.Server{OnReserve: func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
-				return nil, status.Error(code, "GPU 0 has 2GiB free of the 10GiB asked")
+				return nil, status.Error(code, "GPU 0 has 2GiB free of the 10GiB requested")
 			}}).Start(t, dir)
 			_, err := client(t, dir).Reserve(t.Context(), &nodeapi.ReserveRequest{})
-			if !errors.Is(err, kind) || err.Error() != "GPU 0 has 2GiB free of the 10GiB asked" {
+			if !errors.Is(err, kind) || err.Error() != "GPU 0 has 2GiB free of the 10GiB requested" {
 				t.Fatalf("got %v (%T), want kind %v", err, err, kind)
 			}
 			if errors.Is(err, nodeclient.ErrBroken) || errors.Is(err, nodeclient.ErrRestarting) {
@@ -179,7 +179,7 @@ func TestFollowSurvivesARestart(t *testing.T) {
 	var versions []string
 	away := 0
 	done := errors.New("done")
-	err := nodeclient.Follow(t.Context(), dir, time.Second, func(p *nodeapi.GetNodeResponse) error {
+	err := nodeclient.WatchReconnecting(t.Context(), dir, time.Second, func(p *nodeapi.GetNodeResponse) error {
 		versions = append(versions, p.GetAgentVersion())
 		if p.GetAgentVersion() == "one" {
 			go first.Kill()

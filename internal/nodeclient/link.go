@@ -129,7 +129,7 @@ var (
 	ErrNoAgent = fmt.Errorf("no agent: %w", sharing.ErrNotFound)
 	// ErrRestarting: the socket exists without a listener. It is sharing.ErrUnavailable.
 	ErrRestarting = fmt.Errorf("agent does not listen: %w", sharing.ErrUnavailable)
-	// ErrNotReady: the agent answered that it takes no claims now, and why; nothing took effect. It is
+	// ErrNotReady: the agent answered that it takes no grants now, and why; nothing took effect. It is
 	// sharing.ErrUnavailable.
 	ErrNotReady = fmt.Errorf("agent not ready: %w", sharing.ErrUnavailable)
 	// ErrBroken: the agent went away in the middle of a call; the call may have taken effect. It is

@@ -65,9 +65,9 @@ func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodea
 	}
 }
 
-// Follow is Watch over restarts of the agent. After an error it calls away with it, waits a moment and reconnects,
-// until see or away returns an error or ctx ends. Its error is see's, away's, or context.Cause of ctx.
-func Follow(ctx context.Context, dir string, every time.Duration, see func(*nodeapi.GetNodeResponse) error,
+// WatchReconnecting is Watch over restarts of the agent. After an error it calls away with it, waits a moment and
+// reconnects, until see or away returns an error or ctx ends. Its error is see's, away's, or context.Cause of ctx.
+func WatchReconnecting(ctx context.Context, dir string, every time.Duration, see func(*nodeapi.GetNodeResponse) error,
 	away func(error) error) error {
 	const pause = 200 * time.Millisecond
 	for {

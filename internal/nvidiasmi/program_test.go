@@ -138,7 +138,7 @@ func TestOnASimulatedNode(t *testing.T) {
 		}
 	}()
 	var s control.Status
-	if err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		t.Fatal(err)
 	}
 	p := New(Options{Path: path})

@@ -108,7 +108,7 @@ func meaning(function string, code nvml.Return) (text string, word error) {
 	case nvml.ERROR_IN_USE:
 		return "in use", sharing.ErrUnavailable
 	case nvml.ERROR_MEMORY, nvml.ERROR_INSUFFICIENT_RESOURCES:
-		return "the driver has no room for it", sharing.ErrExhausted
+		return "the driver has not enough free memory for it", sharing.ErrExhausted
 	case nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:
 		return "this driver does not know this form of the call", sharing.ErrUnsupported
 	}

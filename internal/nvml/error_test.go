@@ -85,7 +85,7 @@ func TestCodesOfTheMemoryLimits(t *testing.T) {
 				continue
 			}
 			if _, special, _ := ofLimits(function, code); special {
-				t.Errorf("%s has a meaning of its own for code %d, which the header does not have", function, code)
+				t.Errorf("%s has another meaning for code %d, which the header does not have", function, code)
 			}
 		}
 	}

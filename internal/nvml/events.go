@@ -80,10 +80,10 @@ func (f *Faults) WaitEvent(ctx context.Context) (Event, error) {
 	}
 }
 
-// HoldEvents frees the registration for faults, and blocks a new one until resume is called. A driver may count it as a
-// use of the GPU. It returns once it is free, after one wait for faults at most, or the context's error. Faults
+// PauseEvents frees the registration for faults, and blocks a new one until resume is called. A driver may count it as
+// a use of the GPU. It returns once it is free, after one wait for faults at most, or the context's error. Faults
 // meanwhile are lost; the caller reads the GPUs' health afterwards.
-func (f *Faults) HoldEvents(ctx context.Context) (resume func(), err error) {
+func (f *Faults) PauseEvents(ctx context.Context) (resume func(), err error) {
 	f.mu.Lock()
 	if f.held++; f.held == 1 {
 		f.free, f.more = make(chan struct{}), make(chan struct{})

@@ -115,8 +115,8 @@ func (g goMIG) profile(kind int) (MIGProfile, error) {
 	}
 	p := MIGProfile{
 		ID: int(info.Id), Name: strings.TrimPrefix(string(name), "MIG "), Compute: int(info.SliceCount),
-		SMs:  int(info.MultiprocessorCount),
-		Most: int(info.InstanceCount), CopyEngines: int(info.CopyEngineCount), Decoders: int(info.DecoderCount),
+		SMs:          int(info.MultiprocessorCount),
+		MaxInstances: int(info.InstanceCount), CopyEngines: int(info.CopyEngineCount), Decoders: int(info.DecoderCount),
 		Encoders: int(info.EncoderCount), JPEGs: int(info.JpegCount), OFAs: int(info.OfaCount),
 	}
 	if err := errors.Join(checkName(p.Name), p.setMemory(info.MemorySizeMB)); err != nil {

@@ -117,7 +117,7 @@ func (v Inventory) inspect(i int) (f found, err error) {
 	}
 	switch r, err := dev.recovery(); {
 	case err == nil && r != RecoveryNone:
-		f.gpu.Health, f.gpu.HealthReason = sharing.HealthUnhealthy, "the driver asks for: "+r.String()
+		f.gpu.Health, f.gpu.HealthReason = sharing.HealthUnhealthy, "the driver requires: "+r.String()
 	case err != nil && !errors.Is(err, sharing.ErrUnsupported):
 		f.gpu.Health, f.gpu.HealthReason = sharing.HealthSuspect, "unknown recovery action: "+err.Error()
 	}

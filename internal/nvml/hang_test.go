@@ -187,14 +187,14 @@ func TestWaitEvent(t *testing.T) {
 }
 
 // While a caller keeps the registration there is none, and faults are reported again afterwards.
-func TestHoldEvents(t *testing.T) {
+func TestPauseEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
 		l, d := open4test(t, Options{}, g)
 		if _, _, err := l.GPUs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		before, err := l.HoldEvents(t.Context()) // before the first wait
+		before, err := l.PauseEvents(t.Context()) // before the first wait
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,12 +205,12 @@ func TestHoldEvents(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := l.HoldEvents(short); !errors.Is(err, sharing.ErrUnavailable) {
+		if _, err := l.PauseEvents(short); !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("while a wait goes on: %v", err)
 		}
 		got := make(chan func(), 1)
 		go func() {
-			resume, err := l.HoldEvents(t.Context())
+			resume, err := l.PauseEvents(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -219,7 +219,7 @@ func TestHoldEvents(t *testing.T) {
 		synctest.Wait()
 		d.events <- rawEvent{dev: g, xid: 2} // ends the wait
 		one := <-got
-		two, err := l.HoldEvents(t.Context())
+		two, err := l.PauseEvents(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestWaitEventBacksOff(t *testing.T) {
 		}
 		d.mu.Lock()
 		if d.waits > 30 || reported < 10 || reported > d.waits {
-			t.Errorf("in 10 minutes asked %d times, told %d errors", d.waits, reported)
+			t.Errorf("in 10 minutes asked %d times, reported %d errors", d.waits, reported)
 		}
 		d.waitErr = nil
 		d.mu.Unlock()

@@ -142,6 +142,18 @@ func (l *Library) Close() error {
 // value.
 var session = make(chan struct{}, 1) //nolint:gochecknoglobals // see above
 
+// Closed waits, within ctx, until no Library of this process is open, and no call to open one is in the driver. The
+// error wraps sharing.ErrUnavailable.
+func Closed(ctx context.Context) error {
+	select {
+	case session <- struct{}{}:
+		<-session
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a call hangs in the driver: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+	}
+}
+
 // Open loads the library and initialises it. It waits, within ctx, for an earlier Library of this process
 // to be closed. All errors wrap sharing.ErrUnavailable when trying again later may work: no library, driver
 // not loaded, driver hangs.

@@ -64,7 +64,7 @@ func TestGPUs(t *testing.T) {
 			Health: sharing.HealthOK},
 		{UUID: c.id.uuid, Index: 2, Minor: 2, Hardware: sharing.Hardware{PCI: "0000:12:00.0"}, Model: "NVIDIA H100",
 			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, MIG: true,
-			Health: sharing.HealthUnhealthy, HealthReason: "the driver asks for: a GPU reset"},
+			Health: sharing.HealthUnhealthy, HealthReason: "the driver requires: a GPU reset"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -81,7 +81,7 @@ func TestMIGProcesses(t *testing.T) {
 		t.Errorf("%v\n%s", err, d)
 	}
 	if _, err := l.MIGMode(t.Context(), g.id.uuid); !errors.Is(err, sharing.ErrUnsupported) {
-		t.Errorf("a door without MIG: %v", err)
+		t.Errorf("a library without MIG: %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAbsurdGPUsAreLeftOut(t *testing.T) {
 		"same uuid":        {func(b, g *fakeGPU) { b.id.uuid = g.id.uuid }, sharing.ErrInvalid, 2},
 		"lost":             {func(b, _ *fakeGPU) { b.err = lost() }, sharing.ErrLost, 1},
 		"lost, no handle":  {func(b, _ *fakeGPU) { b.err, b.early = lost(), true }, sharing.ErrLost, 1},
-		"mig mode not told": {func(b, _ *fakeGPU) { b.migErr = check("nvmlDeviceGetMigMode", nvml.ERROR_UNKNOWN) },
+		"mig mode not reported": {func(b, _ *fakeGPU) { b.migErr = check("nvmlDeviceGetMigMode", nvml.ERROR_UNKNOWN) },
 			sharing.ErrUnavailable, 1},
 	}
 	for name, tc := range tests {
@@ -266,14 +266,14 @@ func TestReadings(t *testing.T) {
 	g.mem.Used = g.mem.Total + 1
 	g.util = 200
 	if m, err := l.Memory(ctx, id); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("absurd memory is told: %+v, %v", m, err)
+		t.Errorf("absurd memory is reported: %+v, %v", m, err)
 	}
 	if u, err := l.Utilization(ctx, id); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("absurd utilization is told: %d, %v", u, err)
+		t.Errorf("absurd utilization is reported: %d, %v", u, err)
 	}
 	g.times = []sharing.TimeRow{{PID: 9, At: now, SM: 101}}
 	if p, err := l.ProcessTime(ctx, id, now.Add(-time.Second)); err != nil || p.Known() {
-		t.Errorf("an absurd share of time is told: %v, %v", p, err)
+		t.Errorf("an absurd share of time is reported: %v, %v", p, err)
 	}
 	g.err = lost()
 	if err := l.Check(ctx, id); !errors.Is(err, sharing.ErrLost) {

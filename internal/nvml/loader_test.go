@@ -133,9 +133,9 @@ func wantNoDriver(t *testing.T, library string) {
 func testLibraryThatComesLater(t *testing.T, library string) {
 	if l, err := Open(t.Context(), Options{}); err == nil {
 		_ = l.Close()
-		t.Skip("not supported: this machine has a driver of its own")
+		t.Skip("not supported: this machine has its own driver")
 	} else if boundLibrary() != "" {
-		t.Skip("not supported: this machine has a library of its own")
+		t.Skip("not supported: this machine has its own library")
 	}
 	if err := os.Symlink("r615", filepath.Dir(library)); err != nil {
 		t.Fatal(err)

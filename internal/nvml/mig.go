@@ -42,8 +42,8 @@ type MIGProfile struct {
 	ID int
 	// Name is without the "MIG " that drivers put in front.
 	Name string
-	// Compute is the number of compute slices, Memory what programs can use, Most how many fit on an empty GPU.
-	Compute, SMs, Most                           int
+	// Compute is the number of compute slices, Memory what programs can use, MaxInstances how many fit on an empty GPU.
+	Compute, SMs, MaxInstances                   int
 	Memory                                       sharing.Bytes
 	CopyEngines, Decoders, Encoders, JPEGs, OFAs int
 	// Size is the length of a placement, and Starts are the units at which one may begin.

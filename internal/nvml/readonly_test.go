@@ -61,7 +61,7 @@ func libraryMethods() map[string]kind {
 		"SetMemoryLimit": limits, "PutMemoryLimit": limits,
 
 		"System": apart, "Path": apart, "HasMemoryLimits": apart, "Close": apart, "WaitEvent": apart,
-		"HoldEvents": apart,
+		"PauseEvents": apart,
 	}
 }
 

@@ -74,8 +74,8 @@ func (g goDevice) setComputeMode(mode sharing.ComputeMode) error {
 type PowerLimit struct {
 	// Now is the enforced limit.
 	Now uint32
-	// Least and Most bound what can be set; both are 0 where the driver does not tell.
-	Least, Most uint32
+	// Min and Max bound what can be set; both are 0 where the driver does not tell.
+	Min, Max uint32
 }
 
 // PowerLimit returns the GPU's limit. It is sharing.ErrUnsupported where the driver does not tell.
@@ -92,8 +92,8 @@ func (s Settings) SetPowerLimit(ctx context.Context, id sharing.GPUID, milliwatt
 			d.setPowerLimit(milliwatts)
 	})
 	if errors.Is(err, sharing.ErrInvalid) {
-		if p, bounds := s.PowerLimit(ctx, id); bounds == nil && p.Most > 0 {
-			return fmt.Errorf("%w; the GPU takes %d to %d watts", err, (p.Least+999)/1000, p.Most/1000)
+		if p, bounds := s.PowerLimit(ctx, id); bounds == nil && p.Max > 0 {
+			return fmt.Errorf("%w; the GPU takes %d to %d watts", err, (p.Min+999)/1000, p.Max/1000)
 		}
 	}
 	return err
@@ -112,7 +112,7 @@ func (g goDevice) powerLimit() (PowerLimit, error) {
 	const bounds = "nvmlDeviceGetPowerManagementLimitConstraints"
 	if g.d.need(bounds) == nil {
 		if least, most, r := g.dev.GetPowerManagementLimitConstraints(); check(bounds, r) == nil {
-			p.Least, p.Most = least, most
+			p.Min, p.Max = least, most
 		}
 	}
 	return p, nil

@@ -123,7 +123,7 @@ func (c partitionTest) run(reset bool) {
 	var want []MIGProfile
 	for _, p := range model.Profiles {
 		want = append(want, MIGProfile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, SMs: int(p.SMs), Most: p.Max, Memory: p.Memory,
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, SMs: int(p.SMs), MaxInstances: p.Max, Memory: p.Memory,
 			CopyEngines: int(p.CopyEngines),
 			Decoders:    int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs),
 			Size: p.Size, Starts: p.Starts,
@@ -194,7 +194,7 @@ func (c partitionTest) divide() {
 		}
 	}
 	_, err = c.l.CreateCI(c.ctx, c.id, gi)
-	c.want("the whole beside parts", err, sharing.ErrExhausted)
+	c.want("the whole next to parts", err, sharing.ErrExhausted)
 	list, err := c.l.MIGInstances(c.ctx, c.id)
 	if d := cmp.Diff([]MIGInstance{{GI: gi, Profile: p.ID, Start: p.Starts[0],
 		Computes: []MIGCompute{{0, false}, {1, false}}}}, list); d != "" || err != nil {

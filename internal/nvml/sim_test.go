@@ -65,7 +65,7 @@ func (s *sim) set(ctx context.Context, t *testing.T, words ...string) {
 	t.Helper()
 	change, err := control.ParseSettings(words)
 	if err == nil {
-		err = control.Ask(ctx, s.dir, control.Request{Command: control.CmdSet, Set: &change}, nil)
+		err = control.Call(ctx, s.dir, control.Request{Command: control.CmdSet, Set: &change}, nil)
 	}
 	if err != nil {
 		t.Fatalf("set %q: %v", words, err)
@@ -171,7 +171,7 @@ func testSigns(ctx context.Context, t *testing.T, l *Library, s *sim, id sharing
 
 // testTelemetry reads a GPU that is busy for 80 percent of the time, and runs nothing.
 func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID) {
-	got, err := l.Telemetry(ctx, id, Ask{})
+	got, err := l.Telemetry(ctx, id, TelemetryRequest{})
 	if err != nil || !got.Listed || got.Timed || len(got.Residents) != 0 || len(got.Activity) != 0 ||
 		got.Memory.Total < 70*sharing.GiB {
 		t.Errorf("telemetry %+v, %v", got, err)
@@ -181,7 +181,7 @@ func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPU
 		t.Errorf("sensors %v", got.Sensors)
 	}
 	if _, reported := got.Sensors[SensorPCIeReplays]; reported {
-		t.Errorf("a sensor that the driver does not have is told: %v", got.Sensors)
+		t.Errorf("a sensor that the driver does not have is reported: %v", got.Sensors)
 	}
 	if in, err := l.InstanceMemory(ctx, id); err != nil || len(in) != 0 {
 		t.Errorf("instances of a GPU that is not cut: %v, %v", in, err)
@@ -210,14 +210,14 @@ func testComputeMode(ctx context.Context, t *testing.T, l *Library, id, other sh
 
 func testPowerLimit(ctx context.Context, t *testing.T, l *Library, id, other sharing.GPUID) {
 	before, err := l.PowerLimit(ctx, id)
-	if err != nil || before.Now == 0 || before.Most < before.Now || before.Least >= before.Now {
+	if err != nil || before.Now == 0 || before.Max < before.Now || before.Min >= before.Now {
 		t.Fatalf("power limit %+v, %v", before, err)
 	}
-	if err := l.SetPowerLimit(ctx, id, before.Most+1000); os.Geteuid() == 0 &&
+	if err := l.SetPowerLimit(ctx, id, before.Max+1000); os.Geteuid() == 0 &&
 		(!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "watts")) {
 		t.Errorf("beyond the most: %v, want ErrInvalid with the bounds", err)
 	}
-	for _, want := range []uint32{before.Least, before.Now} {
+	for _, want := range []uint32{before.Min, before.Now} {
 		if err := l.SetPowerLimit(ctx, id, want); os.Geteuid() != 0 && errors.Is(err, sharing.ErrDenied) {
 			return
 		} else if err != nil {
@@ -288,7 +288,7 @@ func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID,
 	}
 	if got, err := l.PutMemoryLimit(ctx, id, g.Dir, 0, 5*sharing.GiB); err != nil || got.Hard != 5*sharing.GiB ||
 		got.Soft != 0 {
-		t.Errorf("put a limit of 5 GiB: in force is %+v, %v", got, err)
+		t.Errorf("put a limit of 5 GiB: applied is %+v, %v", got, err)
 	}
 	if got, err := l.PutMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrUnavailable) ||
 		got != (Limit{}) {

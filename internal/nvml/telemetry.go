@@ -56,8 +56,8 @@ const (
 	seldomKept = 4900 * time.Millisecond
 )
 
-// Ask says what of a GPU's telemetry is wanted.
-type Ask struct {
+// TelemetryRequest says what of a GPU's telemetry is wanted.
+type TelemetryRequest struct {
 	// Before is the answer before, of the same library; from it is taken what is young enough. Nil has all asked for.
 	Before *Telemetry
 	// Skip reports which sensors are not needed; nil for none.
@@ -131,7 +131,7 @@ type senses interface {
 
 // Telemetry reads all values of a GPU, and reuses recent values of the last answer. An error means that not even its
 // memory is known.
-func (r *Readings) Telemetry(ctx context.Context, id sharing.GPUID, a Ask) (Telemetry, error) {
+func (r *Readings) Telemetry(ctx context.Context, id sharing.GPUID, a TelemetryRequest) (Telemetry, error) {
 	return onGPU(ctx, r.driver, "read telemetry", id, func(d device) (Telemetry, error) {
 		t, now := Telemetry{}, time.Now()
 		if a.Before == nil {
@@ -190,7 +190,7 @@ func (t *Telemetry) askMemory(d device, before *Telemetry, now time.Time) (err e
 }
 
 // askActivity reads what processes did.
-func (t *Telemetry) askActivity(d device, a Ask, now time.Time) {
+func (t *Telemetry) askActivity(d device, a TelemetryRequest, now time.Time) {
 	kept := timeKept
 	if a.Before.noTime {
 		kept = seldomKept
@@ -213,7 +213,7 @@ func (t *Telemetry) askActivity(d device, a Ask, now time.Time) {
 }
 
 // askSensors reads the sensors that it is time for.
-func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
+func (t *Telemetry) askSensors(s senses, a TelemetryRequest, now time.Time) {
 	before := a.Before
 	other, seldom := now.Sub(before.at.others) >= otherKept, now.Sub(before.at.seldom) >= seldomKept
 	often := seldom || now.Sub(before.at.often) >= timeKept

@@ -41,20 +41,20 @@ func TestTelemetry(t *testing.T) {
 			{PID: 9, GI: -1, Used: 4, Known: true, MPS: true}},
 		Activity: map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}}, Doubt: []int{11},
 	}
-	got, err := l.Telemetry(ctx, id, Ask{})
+	got, err := l.Telemetry(ctx, id, TelemetryRequest{})
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Telemetry{})); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
 	g.times = []sharing.TimeRow{row(7, now, 10, 1, 1, 101)}
-	if got, err = l.Telemetry(ctx, id, Ask{}); err != nil || got.Timed || got.Activity != nil {
-		t.Errorf("an absurd share of time is told: %+v, %v", got, err)
+	if got, err = l.Telemetry(ctx, id, TelemetryRequest{}); err != nil || got.Timed || got.Activity != nil {
+		t.Errorf("an absurd share of time is reported: %+v, %v", got, err)
 	}
 	g.mem.Used = g.mem.Total + 1
-	if got, err = l.Telemetry(ctx, id, Ask{}); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("absurd memory is told: %+v, %v", got, err)
+	if got, err = l.Telemetry(ctx, id, TelemetryRequest{}); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("absurd memory is reported: %+v, %v", got, err)
 	}
 	if in, err := l.InstanceMemory(ctx, id); !errors.Is(err, sharing.ErrUnsupported) {
-		t.Errorf("instances of a door that has none: %v, %v", in, err)
+		t.Errorf("instances of a library that has none: %v, %v", in, err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestTelemetryAgain(t *testing.T) {
 			t.Helper()
 			clear(dev.asked)
 			got, err := l.Telemetry(t.Context(), g.id.uuid,
-				Ask{Before: last, Instances: true, Skip: func(s Sensor) bool { return s == SensorEnergy }})
+				TelemetryRequest{Before: last, Instances: true, Skip: func(s Sensor) bool { return s == SensorEnergy }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,25 +265,27 @@ func TestTelemetryOfUnreportedProcesses(t *testing.T) {
 		l, fake := open4test(t, Options{}, g)
 		l.adapter = sensingAdapter{fake, dev}
 		g.lists = [][]resident{{{pid: 7, gi: noInstance}, {pid: 8, gi: noInstance, used: 5, known: true}}}
-		last, err := l.Telemetry(t.Context(), g.id.uuid, Ask{})
+		last, err := l.Telemetry(t.Context(), g.id.uuid, TelemetryRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for n := range 3 {
 			g.mem.Used++
-			got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: &last})
+			got, err := l.Telemetry(t.Context(), g.id.uuid, TelemetryRequest{Before: &last})
 			if err != nil || got.Memory.Used != g.mem.Used || dev.asked["memory"] != n+2 {
 				t.Fatalf("%+v, %v, asked %v", got, err, dev.asked)
 			}
 			last = got
 		}
 		g.lists[0][0].known = true
-		if last, err = l.Telemetry(t.Context(), g.id.uuid, Ask{Before: &last}); err != nil || dev.asked["memory"] != 5 {
+		if last, err = l.Telemetry(t.Context(), g.id.uuid, TelemetryRequest{Before: &last}); err != nil ||
+			dev.asked["memory"] != 5 {
 			t.Fatalf("a process tells what it has: %v, asked %v", err, dev.asked)
 		}
 		g.lists, g.err = nil, lost()
 		dev.lost = lost()
-		if got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: &last}); !errors.Is(err, sharing.ErrLost) {
+		if got, err := l.Telemetry(t.Context(), g.id.uuid, TelemetryRequest{Before: &last}); !errors.Is(err,
+			sharing.ErrLost) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -299,7 +301,7 @@ func TestTelemetryOfGraphics(t *testing.T) {
 		{{pid: 9, gi: noInstance, used: 5, known: true}}}
 	var last *Telemetry
 	for range 3 {
-		got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: last})
+		got, err := l.Telemetry(t.Context(), g.id.uuid, TelemetryRequest{Before: last})
 		if err != nil || len(got.Residents) != 2 {
 			t.Fatalf("%+v, %v", got, err)
 		}

@@ -26,10 +26,10 @@ type Cluster struct {
 // ClusterNode is one node's report.
 type ClusterNode struct {
 	Name string `json:"name"`
-	// Heard is when its agent was heard from last, nil where that is not known; Stale is true once that is too long
+	// LastSeen is when its agent was heard from last, nil where that is not known; Stale is true once that is too long
 	// ago.
-	Heard *time.Time `json:"lastSeen"`
-	Stale bool       `json:"stale"`
+	LastSeen *time.Time `json:"lastSeen"`
+	Stale    bool       `json:"stale"`
 	gpunode.Status
 }
 
@@ -53,7 +53,7 @@ func (c Cluster) Names() []string {
 	return out
 }
 
-// ClusterTable renders nodes, GPUs and claims, one in a line.
+// ClusterTable renders nodes, GPUs and grants, one in a line.
 func ClusterTable(c Cluster, o Options) string {
 	var b strings.Builder
 	b.WriteString(nodeTable(c, o))
@@ -105,8 +105,8 @@ func nodeTable(c Cluster, o Options) string {
 			or(n.Summary.LargestFree), strconv.Itoa(n.Summary.Grants), or(n.Summary.Levels), or(n.Summary.Config)}
 		if o.Wide {
 			heard := ""
-			if n.Heard != nil {
-				heard = n.Heard.UTC().Format(time.RFC3339)
+			if n.LastSeen != nil {
+				heard = n.LastSeen.UTC().Format(time.RFC3339)
 			}
 			row = append(row, or(n.Pool), or(n.DriverVersion), or(n.AgentVersion), or(heard),
 				or(strings.ReplaceAll(n.notReady(), "\n", "; ")))

@@ -52,12 +52,12 @@ func node() *nodeapi.GetNodeResponse {
 	blind := shared("g-0003", "", 0, 20*gib, 0, 0)
 	blind.UsedBytes, blind.Shares[0].UsedBytes, blind.Level, blind.Backend, blind.LevelReason = nil, nil, "none",
 		"none", "driver 580 has no memory limits"
-	claimed := shared("g-0005", "soon", 0, gib, 0, 5)
-	claimed.Level, claimed.Backend = "userspace", "libkerf"
-	claimed.Compute = &nodeapi.Compute{By: "libkerf", Reason: "fair", Priority: 1000}
-	claimed.Shares[0].Time = &nodeapi.Time{UsedPercent: new(uint32(7)), ChargedSeconds: 12.5, Launches: 900,
+	reserved := shared("g-0005", "soon", 0, gib, 0, 5)
+	reserved.Level, reserved.Backend = "userspace", "libkerf"
+	reserved.Compute = &nodeapi.Compute{By: "libkerf", Reason: "fair", Priority: 1000}
+	reserved.Shares[0].Time = &nodeapi.Time{UsedPercent: new(uint32(7)), ChargedSeconds: 12.5, Launches: 900,
 		LaunchesOverBudget: 3, ThrottledSeconds: 1.25}
-	claimed.State, claimed.Cgroup, claimed.Pids = "Reserved", "", nil
+	reserved.State, reserved.Cgroup, reserved.Pids = "Reserved", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
 	pod.CapSharedWith, pod.SharedCap = "g-0009", []*nodeapi.Share{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
@@ -94,7 +94,7 @@ func node() *nodeapi.GetNodeResponse {
 			}),
 			gpu(4, func(g *nodeapi.GPU) { g.Mig, g.Levels = true, nil }),
 		},
-		Grants: []*nodeapi.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod,
+		Grants: []*nodeapi.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, reserved, pod,
 			stray, burst},
 	}
 }

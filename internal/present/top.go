@@ -6,13 +6,11 @@ package present
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
-	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // topRow is one owner on one GPU, or on several.
@@ -28,13 +26,10 @@ type topRow struct {
 func Top(s *telemetryapi.Sample, v TopView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "source %s, driver %s", or(s.GetSource()), or(s.GetDriverVersion()))
-	if !s.GetAgentUp() {
-		b.WriteString("; the agent does not answer: showing the last known grants")
+	for _, n := range MissingValues(s) {
+		b.WriteString("; " + n)
 	}
-	if n := s.GetMissed(); n > 0 {
-		fmt.Fprintf(&b, "; %d samples missed", n)
-	}
-	b.WriteString(v.line() + "\n\n" + topGPUs(s, v))
+	b.WriteString("\n\n" + topGPUs(s, v))
 	rows := topRows(s, v)
 	if len(rows) == 0 || v.By == "gpu" {
 		return b.String()
@@ -46,30 +41,22 @@ func Top(s *telemetryapi.Sample, v TopView) string {
 	return b.String()
 }
 
-func topGPUs(s *telemetryapi.Sample, v TopView) string {
-	rows := [][]string{{"GPU", "MEMORY", "ALLOCATABLE", "SM", "POWER", "TEMP", "MODEL"}}
-	if v.Wide {
-		rows[0] = append(rows[0], "UUID")
+// MissingValues say what a sample lacks.
+func MissingValues(s *telemetryapi.Sample) []string {
+	var out []string
+	if !s.GetAgentUp() {
+		out = append(out, "the agent does not answer: showing the last known grants")
 	}
+	if n := s.GetMissed(); n > 0 {
+		out = append(out, fmt.Sprintf("%d samples missed", n))
+	}
+	return out
+}
+
+func topGPUs(s *telemetryapi.Sample, v TopView) string {
+	rows := [][]string{gpuHead(v.Wide)}
 	for _, g := range gpusInOrder(s, v) {
-		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryAllocatableBytes),
-			unknown, unknown, unknown, or(g.GetModel())}
-		if g.SmRatio != nil {
-			row[3] = ratio(g.GetSmRatio())
-		}
-		if g.PowerWatts != nil {
-			row[4] = fmt.Sprintf("%.0fW", g.GetPowerWatts())
-		}
-		if g.TemperatureCelsius != nil {
-			row[5] = fmt.Sprintf("%.0fC", g.GetTemperatureCelsius())
-		}
-		if g.GetError() != "" {
-			row[6] = "no answer: " + clean(g.GetError())
-		}
-		if v.Wide {
-			row = append(row, or(g.GetUuid()))
-		}
-		rows = append(rows, row)
+		rows = append(rows, gpuCells(g, v.Wide))
 	}
 	return aligned(rows)
 }
@@ -94,8 +81,8 @@ func gpusInOrder(s *telemetryapi.Sample, v TopView) []*telemetryapi.GPU {
 	return reversed(gpus, v.Reverse)
 }
 
-// topRows are the owners that have something, in order.
-func topRows(s *telemetryapi.Sample, v TopView) []topRow {
+// topOwners are the owners that have something: by pod, one row for all GPUs of a pod.
+func topOwners(s *telemetryapi.Sample, by string) []topRow {
 	var rows []topRow
 	for _, g := range s.GetGpus() {
 		for _, u := range g.GetUsages() {
@@ -105,9 +92,15 @@ func topRows(s *telemetryapi.Sample, v TopView) []topRow {
 			}
 		}
 	}
-	if v.By == "pod" {
+	if by == "pod" {
 		rows = perPod(rows)
 	}
+	return rows
+}
+
+// topRows are the owners that have something, in order.
+func topRows(s *telemetryapi.Sample, v TopView) []topRow {
+	rows := topOwners(s, v.By)
 	key := map[string]func(*telemetryapi.Usage) float64{
 		"memory": func(u *telemetryapi.Usage) float64 { return u.GetMemoryBytes().GetValue() },
 		"sm":     func(u *telemetryapi.Usage) float64 { return u.GetSmRatio().GetValue() },
@@ -126,63 +119,13 @@ func topRows(s *telemetryapi.Sample, v TopView) []topRow {
 	return reversed(rows, v.Reverse)
 }
 
-// at says on which GPUs a row is.
-func (r topRow) at() string {
-	if len(r.gpus) < 2 {
-		return strconv.Itoa(int(r.gpu.GetIndex()))
-	}
-	var all []string
-	for _, i := range slices.Sorted(maps.Keys(r.gpus)) {
-		all = append(all, strconv.Itoa(int(i)))
-	}
-	return strings.Join(all, ",")
-}
-
-func topName(u *telemetryapi.Usage) string {
-	switch u.GetOwner() {
-	case "grant":
-		return or(u.GetGrant())
-	case "unmanaged":
-		return "(unmanaged)"
-	}
-	return "(unattributed)"
-}
-
 func topUses(rows []topRow) string {
-	lines := [][]string{{"GPU", "OWNER", "MEMORY", "LIMIT", "SM", "SHARE", "ENERGY", "IDLE", "PROCS", "LEVEL"}}
+	lines := [][]string{useHead()}
 	for _, r := range rows {
-		u := r.use
-		line := []string{
-			r.at(), topName(u), topAmount(u.GetMemoryBytes(), func(v float64) string { return size(uint64(v)) }),
-			unknown,
-			topAmount(u.GetSmRatio(), ratio), unknown,
-			topAmount(u.GetEnergyJoules(), func(v float64) string { return fmt.Sprintf("%.0fJ", v) }),
-			unknown, strconv.Itoa(int(u.GetProcesses())), or(u.GetLevel()),
-		}
-		if p := u.GetInstanceProfile(); p != "" {
-			line[0] += "/" + clean(p) + "@" + strconv.Itoa(int(u.GetInstanceStart()))
-		}
-		if u.GetOwner() == "grant" {
-			line[3] = withLent(u.GetMemoryGuaranteedBytes(), u.GetMemoryBurstBytes())
-			line[5] = percent(uint32(u.GetComputeGrantedRatio()*float64(sharing.FullGPU) + 0.5))
-		}
-		if u.IdleSeconds != nil {
-			line[7] = fmt.Sprintf("%.0fs", u.GetIdleSeconds())
-		}
-		lines = append(lines, line)
+		lines = append(lines, r.cells())
 	}
 	return aligned(lines)
 }
-
-// topAmount renders a value with the mark of how it is known.
-func topAmount(a *telemetryapi.Amount, text func(float64) string) string {
-	if a == nil {
-		return unknown
-	}
-	return text(a.GetValue()) + map[string]string{"instance": "*", "device-share": "~"}[a.GetAttribution()]
-}
-
-func ratio(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
 // ClusterUsage is what one owner uses of one GPU of a cluster. Amounts are nil if unknown.
 type ClusterUsage struct {

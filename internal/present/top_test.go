@@ -111,31 +111,3 @@ func TestTopPerPod(t *testing.T) {
 		t.Errorf("GPUs alone, the emptiest first: %s", text)
 	}
 }
-
-func TestTopKeys(t *testing.T) {
-	v := TopView{Order: "gpu", By: "owner", Keys: true}
-	for _, step := range []struct {
-		key  string
-		want TopView
-		quit bool
-	}{
-		{">", TopView{Order: "memory", By: "owner", Keys: true}, false},
-		{"left", TopView{Order: "gpu", By: "owner", Keys: true}, false},
-		{"<", TopView{Order: "name", By: "owner", Keys: true}, false},
-		{"right", TopView{Order: "gpu", By: "owner", Keys: true}, false},
-		{"r", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, false},
-		{"x", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, false},
-		{"v", TopView{Order: "gpu", Reverse: true, By: "pod", Keys: true}, false},
-		{"v", TopView{Order: "gpu", Reverse: true, By: "gpu", Keys: true}, false},
-		{"v", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, false},
-		{"q", TopView{Order: "gpu", Reverse: true, By: "owner", Keys: true}, true},
-	} {
-		var quit bool
-		if v, quit = v.Key(step.key); v != step.want || quit != step.quit {
-			t.Errorf("after %q: %+v, quit %t", step.key, v, quit)
-		}
-	}
-	if text := Top(topSample(), v); !strings.Contains(text, "by gpu, reversed; keys:") {
-		t.Errorf("no keys are named: %s", text)
-	}
-}

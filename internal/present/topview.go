@@ -18,8 +18,6 @@ type TopView struct {
 	By string
 	// Wide adds the UUIDs of the GPUs.
 	Wide bool
-	// Keys adds a line that names the keys which Key knows.
-	Keys bool
 }
 
 // TopOrders are the orders in which Top can put what uses the GPUs.
@@ -28,26 +26,6 @@ func TopOrders() []string { return []string{"gpu", "memory", "sm", "energy", "id
 // TopRows are the rows that Top can show in addition to the GPUs.
 func TopRows() []string { return []string{"owner", "pod", "gpu"} }
 
-// topKeys are the keys of Key, for people.
-const topKeys = "keys: < > order by, r reverse, v owners/pods/GPUs, q quit"
-
-// Key is the view after a key, and whether it ends the watch. Keys that mean nothing change nothing.
-func (v TopView) Key(key string) (next TopView, quit bool) {
-	switch key {
-	case "<", "left":
-		v.Order = step(TopOrders(), v.Order, -1)
-	case ">", "right":
-		v.Order = step(TopOrders(), v.Order, 1)
-	case "r":
-		v.Reverse = !v.Reverse
-	case "v":
-		v.By = step(TopRows(), v.By, 1)
-	case "q":
-		return v, true
-	}
-	return v, false
-}
-
 // step is the element that many places after at, cyclic. If at is not in all, it is the first element.
 func step(all []string, at string, by int) string {
 	i := slices.Index(all, at)
@@ -55,18 +33,6 @@ func step(all []string, at string, by int) string {
 		return all[0]
 	}
 	return all[(i+by+len(all))%len(all)]
-}
-
-// line says the order and how it is changed, where it can be.
-func (v TopView) line() string {
-	if !v.Keys {
-		return ""
-	}
-	text := "\nby " + v.Order
-	if v.Reverse {
-		text += ", reversed"
-	}
-	return text + "; " + topKeys
 }
 
 // perPod makes one row of all that a pod uses on all GPUs. What is no pod's stays as it is, one row for each grant.
@@ -85,7 +51,7 @@ func perPod(rows []topRow) []topRow {
 		i, seen := at[key]
 		if !seen {
 			at[key] = len(out)
-			out = append(out, topRow{r.gpu, podUse(r.use), map[int32]bool{r.gpu.GetIndex(): true}})
+			out = append(out, topRow{gpu: r.gpu, use: podUse(r.use), gpus: map[int32]bool{r.gpu.GetIndex(): true}})
 			continue
 		}
 		out[i].gpus[r.gpu.GetIndex()] = true
@@ -114,7 +80,11 @@ func addUse(sum, u *telemetryapi.Usage) {
 	sum.MemoryGuaranteedBytes += u.GetMemoryGuaranteedBytes()
 	sum.MemoryBurstBytes += u.GetMemoryBurstBytes()
 	sum.ComputeGrantedRatio += u.GetComputeGrantedRatio()
-	sum.Processes += u.GetProcesses()
+	if sum.Processes < 0 || u.GetProcesses() < 0 {
+		sum.Processes = UnknownProcesses
+	} else {
+		sum.Processes += u.GetProcesses()
+	}
 	sum.MemoryBytes = addAmounts(sum.MemoryBytes, u.GetMemoryBytes())
 	sum.SmRatio = addAmounts(sum.SmRatio, u.GetSmRatio())
 	sum.EnergyJoules = addAmounts(sum.EnergyJoules, u.GetEnergyJoules())

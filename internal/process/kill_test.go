@@ -107,7 +107,7 @@ func TestKillAfterThePidWasGivenAgain(t *testing.T) {
 	const last, inside = "/proc/sys/kernel/ns_last_pid", "KERF_TEST_OWN_PIDS"
 	if os.Getenv(inside) == "" {
 		if os.Geteuid() != 0 {
-			t.Skip("pids of its own need root:", sharing.ErrDenied)
+			t.Skip("its own pids need root:", sharing.ErrDenied)
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount -t proc proc /proc && exec "$0" "$@"`, os.Args[0],
 			"-test.run=^"+t.Name()+"$", "-test.v")

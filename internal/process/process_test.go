@@ -290,7 +290,7 @@ func TestNewPeer(t *testing.T) {
 			}
 			if err == nil {
 				if p.Pinned {
-					t.Error("claims to be pinned without the kernel's pidfd")
+					t.Error("grants to be pinned without the kernel's pidfd")
 				}
 				p.Process.Close()
 			}

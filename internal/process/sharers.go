@@ -23,15 +23,17 @@ const (
 	kcmpFiles  = 2
 )
 
-// Sharers lists the processes that are not in pids and share an address space or a table of descriptors with a process
-// in pids, sorted. Such a process was made by clone(CLONE_VM) or clone(CLONE_FILES) without CLONE_THREAD, or is a vfork
-// child that has not executed its program yet. It acts on the memory or files of the other like a thread, and can be in
-// another cgroup.
+// SharingProcesses lists the processes that are not in pids and share an address space or a table of descriptors with a
+// process in pids, sorted. Such a process was made by clone(CLONE_VM) or clone(CLONE_FILES) without CLONE_THREAD, or is
+// a vfork child that has not executed its program yet. It acts on the memory or files of the other like a thread, and
+// can be in another cgroup.
 //
-// Sharers skips a process that the kernel does not let the caller compare, such as one under a security module's rule.
-// A process that replaces itself by another while Sharers looks can be missed. Errors: sharing.ErrUnsupported (kernel
-// without kcmp), sharing.ErrDenied (not even pids can be compared: no CAP_SYS_PTRACE), sharing.ErrUnavailable.
-func Sharers(pids []int) ([]int, error) {
+// SharingProcesses skips a process that the kernel does not let the caller compare, such as one under a security
+// module's rule.
+//
+// A process that replaces itself by another while SharingProcesses looks can be missed. Errors: sharing.ErrUnsupported
+// (kernel without kcmp), sharing.ErrDenied (not even pids can be compared: no CAP_SYS_PTRACE), sharing.ErrUnavailable.
+func SharingProcesses(pids []int) ([]int, error) {
 	var threads []int
 	for _, pid := range pids {
 		tids, err := ownTables(pid)

@@ -70,7 +70,7 @@ func wantSharers(t *testing.T, of []int, shares bool, with int) {
 	if shares {
 		want = []int{with}
 	}
-	if got, err := Sharers(of); err != nil || !slices.Equal(got, want) {
+	if got, err := SharingProcesses(of); err != nil || !slices.Equal(got, want) {
 		t.Errorf("sharers of %v: %v, %v; want %v", of, got, err, want)
 	}
 }
@@ -122,7 +122,7 @@ func childOf(t *testing.T, pid int) int {
 
 func BenchmarkSharers(b *testing.B) {
 	for b.Loop() {
-		if _, err := Sharers([]int{os.Getpid()}); err != nil {
+		if _, err := SharingProcesses([]int{os.Getpid()}); err != nil {
 			b.Fatal(err)
 		}
 	}

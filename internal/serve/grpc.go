@@ -30,7 +30,7 @@ const (
 	pingLeast = 5 * time.Second
 	// sendTime bounds how long a reader of a stream may take for one message.
 	sendTime = 20 * time.Second
-	// callTime bounds a call that is no stream, with the sending of its answer. The longest is a claim that creates a
+	// callTime bounds a call that is no stream, with the sending of its answer. The longest is a grant that creates a
 	// MIG instance.
 	callTime = 90 * time.Second
 	// maxStreams bounds the calls of one connection, if the rules give no bound.
@@ -130,7 +130,7 @@ type boundStream struct {
 // SendMsg implements grpc.ServerStream. A message that knows its size in bytes has a method Len.
 func (s *boundStream) SendMsg(m any) error {
 	if sized, ok := m.(interface{ Len() int }); ok {
-		free, ok := s.conn.Hold(sized.Len())
+		free, ok := s.conn.Reserve(sized.Len())
 		if !ok {
 			return status.Error(codes.ResourceExhausted, "too many messages wait for their readers")
 		}

@@ -233,7 +233,7 @@ func TestSizedMessages(t *testing.T) {
 	if err := out.SendMsg(sized(7)); err != nil || sent != 1 {
 		t.Error(err)
 	}
-	free, ok := conn.Hold(6)
+	free, ok := conn.Reserve(6)
 	if !ok {
 		t.Fatal("the bytes of a message that was sent are still held")
 	}

@@ -137,8 +137,9 @@ func (c *Conn) Begin(k limit.Kind) (end func(), ok bool) {
 	return sync.OnceFunc(func() { c.share.end(c.id, k) }), true
 }
 
-// Hold takes the n bytes of an answer that waits for its reader. Call the returned function when the answer was sent.
-func (c *Conn) Hold(n int) (free func(), ok bool) {
+// Reserve takes the n bytes of an answer that waits for its reader. Call the returned function when the answer was
+// sent.
+func (c *Conn) Reserve(n int) (free func(), ok bool) {
 	if !c.share.hold(c.id, int64(n)) {
 		return nil, false
 	}

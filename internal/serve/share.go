@@ -123,7 +123,7 @@ func (s *Share) end(id limit.ConnID, k limit.Kind) {
 func (s *Share) hold(id limit.ConnID, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ok := s.state.Hold(id, n)
+	ok := s.state.Reserve(id, n)
 	if !ok {
 		s.rejected.Answers++
 	}
@@ -190,7 +190,7 @@ func Rendered(h http.Handler, atOnce int) http.Handler {
 			http.Error(w, "the connection is not counted", http.StatusInternalServerError)
 			return
 		}
-		free, ok := conn.Hold(page.body.Len())
+		free, ok := conn.Reserve(page.body.Len())
 		if !ok {
 			busy(w, "too many answers wait for their readers")
 			return

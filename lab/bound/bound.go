@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// Room is what the nodes of a cluster have, used or free.
-type Room struct {
+// Capacity is what the nodes of a cluster have, used or free.
+type Capacity struct {
 	kinds []kind
 	// nodes has one node of each kind, empty.
 	nodes *cluster.Cluster
@@ -37,8 +37,8 @@ type kind struct {
 
 // New counts the nodes by kind. They are as they come, before anything is placed. A partly free GPU counts as whole,
 // and cordoned nodes have no free capacity.
-func New(nodes []cluster.Node) *Room {
-	r := &Room{}
+func New(nodes []cluster.Node) *Capacity {
+	r := &Capacity{}
 	places := map[alike]int{}
 	var models []cluster.Node
 	for i := range nodes {
@@ -101,7 +101,7 @@ type item struct {
 const barred = -1
 
 // items are the requests in a fixed order. It is false if no node can answer one of them even when it is empty.
-func (r *Room) items(requests map[cluster.Request]int) ([]item, bool) {
+func (r *Capacity) items(requests map[cluster.Request]int) ([]item, bool) {
 	var list []item
 	for _, q := range slices.SortedFunc(maps.Keys(requests), compare) {
 		if requests[q] <= 0 {
@@ -134,9 +134,9 @@ func (r *Room) items(requests map[cluster.Request]int) ([]item, bool) {
 const cpuWorth = 0.5
 
 // share is what a request takes of each GPU of the kind, at least.
-func (r *Room) share(k int, q cluster.Request) int64 {
+func (r *Capacity) share(k int, q cluster.Request) int64 {
 	n := r.nodes.Node(k)
-	if cluster.Judge(n, q) != cluster.Fits {
+	if cluster.Evaluate(n, q) != cluster.Fits {
 		return barred
 	}
 	if q.GPUs == 0 {

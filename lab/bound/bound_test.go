@@ -63,9 +63,9 @@ func TestImpossible(t *testing.T) {
 			false},
 		"CPU that is gone": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(0, 0, 4000, 0, ""): 3,
 			ask(1, 100, 1000, 0, ""): 1}, true},
-		"a number of 0 is not asked for": {[]cluster.Node{a}, map[cluster.Request]int{ask(9, 1000, 0, 0, ""): 0},
+		"a number of 0 is not requested": {[]cluster.Node{a}, map[cluster.Request]int{ask(9, 1000, 0, 0, ""): 0},
 			false},
-		"what is asked for asks for none": {[]cluster.Node{a}, map[cluster.Request]int{ask(0, 0, 0, 0, ""): 9}, false},
+		"a request of nothing": {[]cluster.Node{a}, map[cluster.Request]int{ask(0, 0, 0, 0, ""): 9}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := bound.New(tt.nodes).Impossible(tt.asked); got != tt.want {

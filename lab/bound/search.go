@@ -10,7 +10,7 @@ import (
 
 // Impossible reports that no packing has room for all the requests together, each as often as its number says. False
 // says that there may be one.
-func (r *Room) Impossible(requests map[cluster.Request]int) bool {
+func (r *Capacity) Impossible(requests map[cluster.Request]int) bool {
 	items, some := r.items(requests)
 	if !some {
 		return true
@@ -19,7 +19,7 @@ func (r *Room) Impossible(requests map[cluster.Request]int) bool {
 		return len(items) > 0
 	}
 	s := newSearch(r, items)
-	return s.proves(packing.Most(s.limits(), s.column))
+	return s.proves(packing.Maximize(s.limits(), s.column))
 }
 
 // The limits of a kind: GPUs, and CPU and memory in parts of a node. The items' come after those of all kinds.
@@ -33,7 +33,7 @@ const (
 // search packs as much as possible in fractions. A column is a GPU of some kind with its shares, or a request without
 // a GPU.
 type search struct {
-	*Room
+	*Capacity
 	list []item
 	// target is the size of all that is wanted, together.
 	target float64
@@ -43,8 +43,8 @@ type search struct {
 	best  []int
 }
 
-func newSearch(r *Room, items []item) *search {
-	s := &search{Room: r, list: items, fill: newKnapsack(items)}
+func newSearch(r *Capacity, items []item) *search {
+	s := &search{Capacity: r, list: items, fill: newKnapsack(items)}
 	for _, it := range items {
 		s.target += it.size * float64(it.wanted)
 	}
@@ -66,7 +66,7 @@ func (s *search) limits() []float64 {
 // near is the difference that counts as equal, small compared with the sizes of requests.
 const near = 1e-7
 
-// column is what packing.Most asks for.
+// column is what packing.Maximize asks for.
 func (s *search) column(prices, takes []float64, placed float64) float64 {
 	if placed > s.target-near {
 		return -1

@@ -94,7 +94,7 @@ func (x *experiment) Check(o run.Options) error {
 	if x.plot == "" {
 		return nil
 	}
-	if o.Asked != "" {
+	if o.Requested != "" {
 		return errors.New("--plot draws what fills up, and --pods asks about one moment: leave one out")
 	}
 	// It is written at the end of a run that may be long.

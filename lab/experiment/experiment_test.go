@@ -77,7 +77,7 @@ func TestExperiment(t *testing.T) {
 		t.Errorf("status %d, %v:\n%s", code, err, text)
 	}
 	if text, code := call("--churn", "1.5", "--bound", "--churn-lives", "1", "-o", "csv"); code != command.ExitOK ||
-		!strings.Contains(text, ",pooled_rejected_percent,no_packing_percent,rejects_cpu-only,") {
+		!strings.Contains(text, ",pooled_rejected_percent,no_packing_percent,moves_per_1000_pods,rejects_cpu-only,") {
 		t.Errorf("status %d:\n%s", code, text)
 	}
 	if text, code := call("--policy", "kerf,fgd", "--workload-model", "online"); code != command.ExitOK ||

@@ -37,7 +37,7 @@ func shares(t *testing.T, name string, gpus int, load float64, bound bool, each 
 	if bound {
 		observers = append(observers, measure.NewPacking(nodes))
 	}
-	r, err := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: chosen, Now: still, Counted: 200,
+	r, err := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: chosen, Now: still, Counted: 200,
 		Observers: observers}.Churn(pods, load, 7)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestPoolRefusesForTheLoadAlone(t *testing.T) {
 		{CPU: 1_000_000, GPUs: []cluster.Milli{1000}}}
 	pods := []simulate.Pod{{Name: "a", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600}}}}
 	run := func(usable, lives float64) simulate.Result {
-		e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy.BestFit{}, Now: still, Counted: lives}
+		e := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: policy.BestFit{}, Now: still, Counted: lives}
 		if usable > 0 {
 			e.Observers = append(e.Observers, measure.NewPool(nodes, usable))
 		}

@@ -13,7 +13,7 @@ import (
 
 // Packing is the present set of pods as if all were packed again at each rejection.
 type Packing struct {
-	room  *bound.Room
+	room  *bound.Capacity
 	there map[cluster.Request]int
 	// counting is set once refusals count.
 	counting bool
@@ -60,7 +60,7 @@ func (p *Packing) Refused(pod *simulate.Pod, class string) {
 	}
 }
 
-// Tell implements simulate.Observer.
-func (p *Packing) Tell(r *simulate.Result, demand cluster.Milli) {
+// Report implements simulate.Observer.
+func (p *Packing) Report(r *simulate.Result, demand cluster.Milli) {
 	r.NoPacking = &simulate.NoPacking{Percent: simulate.Percent(p.demand, demand), Rejects: p.rejects}
 }

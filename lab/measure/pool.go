@@ -52,8 +52,8 @@ func (p *Pool) Left(*simulate.Pod) {}
 // Refused implements simulate.Observer.
 func (p *Pool) Refused(*simulate.Pod, string) {}
 
-// Tell implements simulate.Observer.
-func (p *Pool) Tell(r *simulate.Result, demand cluster.Milli) {
+// Report implements simulate.Observer.
+func (p *Pool) Report(r *simulate.Result, demand cluster.Milli) {
 	r.Pooled, r.PooledRejectedPercent = true, simulate.Percent(p.rejected, demand)
 }
 

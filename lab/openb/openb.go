@@ -26,8 +26,8 @@ func ReadNodes(r io.Reader) ([]cluster.Node, error) {
 		if err != nil {
 			return err
 		}
-		if n[2] > simulate.MostGPUs {
-			return fmt.Errorf("gpu %d: at most %d in a node", n[2], simulate.MostGPUs)
+		if n[2] > simulate.MaxGPUs {
+			return fmt.Errorf("gpu %d: at most %d in a node", n[2], simulate.MaxGPUs)
 		}
 		//nolint:gosec // numbers gives no negative one
 		node := cluster.Node{Name: f["sn"], CPU: cluster.Milli(n[0]), Memory: sharing.Bytes(n[1]) * sharing.MiB,
@@ -55,8 +55,8 @@ func ReadPods(r io.Reader) ([]simulate.Pod, error) {
 			//nolint:gosec // as above
 			p.CPU, p.Memory = cluster.Milli(n[0]), sharing.Bytes(n[1])*sharing.MiB
 			if n[2] > 0 {
-				if n[2] > simulate.MostGPUs {
-					return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], simulate.MostGPUs)
+				if n[2] > simulate.MaxGPUs {
+					return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], simulate.MaxGPUs)
 				}
 				if n[3] < 1 || n[3] > int64(cluster.WholeGPU) {
 					return fmt.Errorf("gpu_milli %d: not in 1 to 1000, the thousandths of each GPU", n[3])
@@ -121,7 +121,7 @@ func numbers(f map[string]string, names ...string) ([]int64, error) {
 	out := make([]int64, len(names))
 	for i, name := range names {
 		v, err := strconv.ParseFloat(f[name], 64)
-		if err != nil || !(v >= 0 && v <= simulate.Most) {
+		if err != nil || !(v >= 0 && v <= simulate.MaxAmount) {
 			return nil, fmt.Errorf("%s %q: not a number in 0 to 2^30", name, f[name])
 		}
 		out[i] = int64(math.Round(v))

@@ -48,7 +48,7 @@ func (p *picture) nodes(y float64, r *simulate.Result) float64 {
 func (p *picture) key(y float64) {
 	x := float64(width - 420)
 	for _, k := range []struct{ colour, name string }{
-		{bookedColour, "booked"}, {usableColour, "free, a usual pod can use it"}, {lostColour, "free, a fragment"},
+		{bookedColour, "booked"}, {usableColour, "free, a usual pod can use it"}, {lostColour, "free, too small"},
 	} {
 		p.rect(x, y, 10, 10, `fill="`+k.colour+`"`)
 		p.text(x+15, y+9, "start", 11, k.name)
@@ -139,6 +139,6 @@ func (g *group) label() string {
 		}
 	}
 	of := func(m cluster.Milli) float64 { return float64(m) / 10 / float64(gpus) }
-	return fmt.Sprintf("%s: %d nodes, %d GPUs, %.1f %% booked, %.1f %% fragments",
+	return fmt.Sprintf("%s: %d nodes, %d GPUs, %.1f %% booked, %.1f %% fragmented",
 		cmp.Or(g.model, "GPUs"), len(g.nodes), gpus, 100-of(idle), of(lost))
 }

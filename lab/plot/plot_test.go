@@ -55,7 +55,7 @@ func runs(t *testing.T, load float64, policies ...string) []simulate.Result {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: p, Now: time.Now, Detail: true}
+			e := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: p, Now: time.Now, Detail: true}
 			var r simulate.Result
 			if load > 0 {
 				r, err = e.Churn(pods, load, seed)
@@ -160,7 +160,7 @@ func TestDrawLeavesNodesOutOfThousands(t *testing.T) {
 		t.Fatal(err)
 	}
 	wellFormed(t, svg)
-	for _, want := range []string{"one node of 10,", "GPUs: 4000 nodes, 4000 GPUs, 50.0 % booked, 20.0 % fragments",
+	for _, want := range []string{"one node of 10,", "GPUs: 4000 nodes, 4000 GPUs, 50.0 % booked, 20.0 % fragmented",
 		"no such pod arrived"} {
 		if !strings.Contains(string(svg), want) {
 			t.Errorf("no %q", want)

@@ -64,7 +64,7 @@ func (r *Random) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
 	}
 	at := drawn % uint64(room(n, s)) //nolint:gosec // the node fits, so the count is above 0
 	for g := range n.GPUs {
-		if !cluster.HasRoom(n, g, s) {
+		if !cluster.HasCapacity(n, g, s) {
 			continue
 		}
 		if at == 0 {
@@ -90,7 +90,7 @@ func whole(n *cluster.Node) cluster.Milli { return cluster.Milli(len(n.GPUs)) * 
 func room(n *cluster.Node, s cluster.Shape) int {
 	fit := 0
 	for g := range n.GPUs {
-		if cluster.HasRoom(n, g, s) {
+		if cluster.HasCapacity(n, g, s) {
 			fit++
 		}
 	}

@@ -52,7 +52,7 @@ func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, ok := c.Choose(r); !ok || p.Node != tt.node || r.Share != tt.reserves {
-			t.Errorf("%T %+v: node %d, books %d, want node %d, books %d", tt.of, tt.r, p.Node, r.Share, tt.node,
+			t.Errorf("%T %+v: node %d, share %d, want node %d, share %d", tt.of, tt.r, p.Node, r.Share, tt.node,
 				tt.reserves)
 		}
 	}

@@ -120,11 +120,11 @@ func TestUndoFailsToo(t *testing.T) {
 				s.refuse = map[plan.Op]error{op: why, plan.CreateGI: why, plan.CreateCI: why, plan.DestroyGI: why}
 				_, err := s.act()
 				wantErr(t, op.String(), err, why)
-				if op != plan.DestroyCI && s.e.Trouble(s.gpu()) == "" {
+				if op != plan.DestroyCI && s.e.UnavailableReason(s.gpu()) == "" {
 					t.Errorf("%s: no trouble after %v", op, err)
 				}
-				if trouble := s.e.Trouble(s.gpu()); trouble != "" {
-					_, err = s.e.Look(t.Context(), s.gpu())
+				if trouble := s.e.UnavailableReason(s.gpu()); trouble != "" {
+					_, err = s.e.Observe(t.Context(), s.gpu())
 					wantErr(t, "look", err, sharing.ErrUnavailable)
 					_, err = s.e.Apply(t.Context(), s.gpu(), nil)
 					wantErr(t, "apply", err, sharing.ErrUnavailable)
@@ -222,8 +222,9 @@ func TestDiskFails(t *testing.T) {
 	s := newScene(t)
 	s.diskErr = sharing.ErrUnavailable
 	before := s.writes
-	if _, err := s.act(); !errors.Is(err, sharing.ErrUnavailable) || s.writes != before || s.e.Trouble(s.gpu()) != "" {
-		t.Errorf("a full disk: %v after %d calls, trouble %q", err, s.writes-before, s.e.Trouble(s.gpu()))
+	if _, err := s.act(); !errors.Is(err, sharing.ErrUnavailable) || s.writes != before ||
+		s.e.UnavailableReason(s.gpu()) != "" {
+		t.Errorf("a full disk: %v after %d calls, trouble %q", err, s.writes-before, s.e.UnavailableReason(s.gpu()))
 	}
 }
 
@@ -244,7 +245,7 @@ func TestJournalCut(t *testing.T) {
 		before := s.writes
 		e := s.start()
 		wantErr(t, "a cut journal", e.Recover(t.Context(), s.gpu(), false), sharing.ErrUnavailable)
-		if s.writes != before || fmt.Sprint(s.have) != have || e.Trouble(s.gpu()) == "" {
+		if s.writes != before || fmt.Sprint(s.have) != have || e.UnavailableReason(s.gpu()) == "" {
 			t.Fatalf("cut at %d: %d calls, %v", n, s.writes-before, s.have)
 		}
 	}

@@ -83,10 +83,10 @@ type Driver interface {
 	DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error
 }
 
-// Holders reports who uses a GPU's instances: the ledger, the container runtime, the driver's process list. An error
+// UserLister reports who uses a GPU's instances: the ledger, the container runtime, the driver's process list. An error
 // counts as "in use".
-type Holders interface {
-	Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error)
+type UserLister interface {
+	Users(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error)
 }
 
 // Own is an instance of Kerf's.

@@ -23,10 +23,10 @@ type Options struct {
 	Store  Store
 	// BootID is the kernel's of this boot.
 	BootID string
-	// Holders are all who may say that an instance is held.
-	Holders []Holders
+	// UserListers are all who may say that an instance is held.
+	UserListers []UserLister
 	// Last are more of them, who are asked only when something is about to end: to ask them takes longer.
-	Last []Holders
+	Last []UserLister
 	// Quiesce lets go of a GPU what Kerf itself holds of it, and returns what takes it up again.
 	Quiesce func(ctx context.Context, gpu sharing.GPUID, what Touch) (resume func(), err error)
 	// Wait returns after d or with ctx's error. It paces attempts on what is in use.
@@ -85,8 +85,8 @@ func (e *Executor) of(gpu GPU) *state {
 	return g
 }
 
-// Trouble says why the GPU's instances must not be offered, "" where they may.
-func (e *Executor) Trouble(gpu GPU) string {
+// UnavailableReason says why the GPU's instances must not be offered, "" where they may.
+func (e *Executor) UnavailableReason(gpu GPU) string {
 	g := e.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,9 +96,9 @@ func (e *Executor) Trouble(gpu GPU) string {
 	return g.trouble
 }
 
-// Look returns the GPU's instances for a plan, with owners and holders. Errors: sharing.ErrUnavailable for a GPU in
+// Observe returns the GPU's instances for a plan, with owners and holders. Errors: sharing.ErrUnavailable for a GPU in
 // an error state or with unknown holders, else the driver's.
-func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
+func (e *Executor) Observe(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	g := e.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +114,7 @@ func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	}
 	var list []plan.Instance
 	for _, o := range g.mine {
-		in := plan.Instance{Place: o.Place, GI: o.GI, Ready: o.CI >= 0, Ours: true, Holders: who(holds, o.GI)}
+		in := plan.Instance{Place: o.Place, GI: o.GI, Ready: o.CI >= 0, Managed: true, Users: who(holds, o.GI)}
 		if o.CI >= 0 {
 			in.CIs = []int{o.CI}
 		}
@@ -122,7 +122,7 @@ func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	}
 	for _, f := range g.foreign {
 		in := plan.Instance{Place: f.Place, GI: f.GI, Ready: len(f.CIs) == 1 && f.CIs[0].Whole,
-			Holders: who(holds, f.GI)}
+			Users: who(holds, f.GI)}
 		for _, c := range f.CIs {
 			in.CIs = append(in.CIs, c.CI)
 		}
@@ -131,7 +131,7 @@ func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	return list, nil
 }
 
-// List returns Kerf's instances on the GPU, and all others. Errors: those of Look, but for the holders', who are not
+// List returns Kerf's instances on the GPU, and all others. Errors: those of Observe, but for the holders', who are not
 // asked.
 func (e *Executor) List(ctx context.Context, gpu GPU) (mine []Own, foreign []Instance, err error) {
 	g := e.of(gpu)
@@ -251,18 +251,18 @@ func (g *state) check(ctx context.Context, steps []plan.Step) ([]mig.Place, erro
 
 // holds asks all who may know, but for the last.
 func (g *state) holds(ctx context.Context) ([]mig.User, error) {
-	return g.ask(ctx, g.opts.Holders)
+	return g.ask(ctx, g.opts.UserListers)
 }
 
 // allHolds asks the last, too: something is about to end.
 func (g *state) allHolds(ctx context.Context) ([]mig.User, error) {
-	return g.ask(ctx, slices.Concat(g.opts.Holders, g.opts.Last))
+	return g.ask(ctx, slices.Concat(g.opts.UserListers, g.opts.Last))
 }
 
-func (g *state) ask(ctx context.Context, whom []Holders) ([]mig.User, error) {
+func (g *state) ask(ctx context.Context, whom []UserLister) ([]mig.User, error) {
 	var all []mig.User
 	for _, h := range whom {
-		list, err := h.Holders(ctx, g.gpu.ID)
+		list, err := h.Users(ctx, g.gpu.ID)
 		if err != nil {
 			return nil, fmt.Errorf("ask who holds mig instances: %w", errors.Join(err, sharing.ErrUnavailable))
 		}

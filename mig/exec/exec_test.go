@@ -34,8 +34,8 @@ func TestHeld(t *testing.T) {
 		wantErr(t, "unknown", err, sharing.ErrUnavailable)
 		s.noWho = nil
 	}
-	if s.writes != before || s.e.Trouble(s.gpu()) != "" {
-		t.Errorf("%d calls, trouble %q", s.writes-before, s.e.Trouble(s.gpu()))
+	if s.writes != before || s.e.UnavailableReason(s.gpu()) != "" {
+		t.Errorf("%d calls, trouble %q", s.writes-before, s.e.UnavailableReason(s.gpu()))
 	}
 	// A neighbour of one that is held can go.
 	s.holds = []mig.User{{GI: held.GI, Who: "pod default/train"}}
@@ -149,9 +149,9 @@ func TestRemadeByHand(t *testing.T) {
 		t.Fatalf("id %d, want %d", again.GI, mine.GI)
 	}
 	for _, e := range []*Executor{s.e, s.ready()} {
-		have, err := e.Look(t.Context(), s.gpu())
+		have, err := e.Observe(t.Context(), s.gpu())
 		i := slices.IndexFunc(have, func(in plan.Instance) bool { return in.Place == mine.Place })
-		if err != nil || i < 0 || have[i].Ours || !have[i].Ready {
+		if err != nil || i < 0 || have[i].Managed || !have[i].Ready {
 			t.Errorf("%+v, %v", have, err)
 		}
 	}
@@ -170,8 +170,8 @@ func TestInUse(t *testing.T) {
 	before := s.writes
 	_, err := s.act()
 	wantErr(t, "in use for ever", err, sharing.ErrUnavailable)
-	if fmt.Sprint(s.have) != uuids || s.writes != before+attempts || s.e.Trouble(s.gpu()) != "" {
-		t.Errorf("%v after %d calls, trouble %q", s.have, s.writes-before, s.e.Trouble(s.gpu()))
+	if fmt.Sprint(s.have) != uuids || s.writes != before+attempts || s.e.UnavailableReason(s.gpu()) != "" {
+		t.Errorf("%v after %d calls, trouble %q", s.have, s.writes-before, s.e.UnavailableReason(s.gpu()))
 	}
 }
 
@@ -180,8 +180,8 @@ func TestGPUWithoutMIG(t *testing.T) {
 	w := newWorld(t, "h100x8")
 	w.noMIG = true
 	e := w.start()
-	if err := e.Recover(t.Context(), w.gpu(), false); err != nil || e.Trouble(w.gpu()) != "" {
-		t.Errorf("%v, trouble %q", err, e.Trouble(w.gpu()))
+	if err := e.Recover(t.Context(), w.gpu(), false); err != nil || e.UnavailableReason(w.gpu()) != "" {
+		t.Errorf("%v, trouble %q", err, e.UnavailableReason(w.gpu()))
 	}
 }
 
@@ -214,7 +214,7 @@ func TestReboot(t *testing.T) {
 		w.refuse[plan.CreateCI] = sharing.ErrExhausted
 		e = w.start()
 		wantErr(t, name, e.Recover(t.Context(), w.gpu(), false), sharing.ErrExhausted)
-		if e.Trouble(w.gpu()) == "" {
+		if e.UnavailableReason(w.gpu()) == "" {
 			t.Errorf("%s: no trouble", name)
 		}
 		clear(w.refuse)

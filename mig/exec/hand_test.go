@@ -105,7 +105,7 @@ func byAdmin() map[string]func(s *shared) *Instance {
 			}
 			return nil
 		},
-		"makes one anew": func(s *shared) *Instance {
+		"makes one again": func(s *shared) *Instance {
 			// GPU instances have no UUID, and the UUID of a created one is on disk only with the next write. Before
 			// that, an instance that another program creates with the same ID cannot be distinguished.
 			if in := s.idle(); in == nil || len(in.CIs) == 0 || !slices.Contains(s.before, in.Place) {
@@ -160,9 +160,10 @@ func TestByHandAtEachMoment(t *testing.T) {
 					}
 					if err != nil {
 						trouble++
-						_, look := e.Look(t.Context(), s.gpu())
-						if e.Trouble(s.gpu()) == "" || !errors.Is(look, sharing.ErrUnavailable) {
-							t.Fatalf("%s: not recovered (%v), and trouble %q, look %v", what, err, e.Trouble(s.gpu()),
+						_, look := e.Observe(t.Context(), s.gpu())
+						if e.UnavailableReason(s.gpu()) == "" || !errors.Is(look, sharing.ErrUnavailable) {
+							t.Fatalf("%s: not recovered (%v), and trouble %q, look %v", what, err,
+								e.UnavailableReason(s.gpu()),
 								look)
 						}
 						continue

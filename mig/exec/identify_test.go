@@ -81,7 +81,7 @@ func TestAskerGoesAway(t *testing.T) {
 		if err != nil {
 			failed++
 		}
-		if trouble := s.e.Trouble(s.gpu()); trouble != "" {
+		if trouble := s.e.UnavailableReason(s.gpu()); trouble != "" {
 			t.Fatalf("gone at %d: %s", at, trouble)
 		}
 		s.end(s.e, fmt.Sprintf("gone at %d: %v", at, err))
@@ -96,7 +96,7 @@ func TestAskerGoesAway(t *testing.T) {
 func TestRebootWhileUndoing(t *testing.T) {
 	s := newScene(t)
 	s.refuse[plan.CreateGI] = sharing.ErrExhausted
-	if _, err := s.act(); err == nil || s.e.Trouble(s.gpu()) == "" {
+	if _, err := s.act(); err == nil || s.e.UnavailableReason(s.gpu()) == "" {
 		t.Fatalf("no trouble: %v", err)
 	}
 	clear(s.refuse)

@@ -14,8 +14,9 @@ import (
 
 // Recover makes a GPU usable: at start, before its instances are offered, and again, with growing pauses, while it has
 // an error. An interrupted change is finished, or else undone. After a reboot, MIG mode and layout are set again.
-// mayReset is SetMode's. An error is why the GPU is not usable; Trouble then returns it, too. A GPU without MIG support
-// is usable, and has no instances.
+//
+// mayReset is SetMode's. An error is why the GPU is not usable; UnavailableReason then returns it, too. A GPU without
+// MIG support is usable, and has no instances.
 func (e *Executor) Recover(ctx context.Context, gpu GPU, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()

@@ -11,10 +11,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Turn changes the MIG mode of a GPU without holders and instances, or restores it. Unlike SetMode, it takes back a
-// mode that does not become current at once. mayReset is as in SetMode. Errors: those of SetMode, and
+// SwitchMode changes the MIG mode of a GPU without holders and instances, or restores it. Unlike SetMode, it takes back
+// a mode that does not become current at once. mayReset is as in SetMode. Errors: those of SetMode, and
 // sharing.ErrStale if others have set that mode already.
-func (e *Executor) Turn(ctx context.Context, gpu GPU, on, mayReset bool) error {
+func (e *Executor) SwitchMode(ctx context.Context, gpu GPU, on, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,16 +27,16 @@ func (e *Executor) Turn(ctx context.Context, gpu GPU, on, mayReset bool) error {
 	return nil
 }
 
-// Kept reports whether Kerf has put the GPU in MIG mode, so that it may take it out again.
-func (e *Executor) Kept(gpu GPU) bool {
+// SwitchedByKerf reports whether Kerf has put the GPU in MIG mode, so that it may take it out again.
+func (e *Executor) SwitchedByKerf(gpu GPU) bool {
 	g := e.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.journal.Mode
 }
 
-// Held are those who hold anything of the GPU, as people know them. Errors are those of Look.
-func (e *Executor) Held(ctx context.Context, gpu GPU) ([]string, error) {
+// Users are those who hold anything of the GPU, as people know them. Errors are those of Observe.
+func (e *Executor) Users(ctx context.Context, gpu GPU) ([]string, error) {
 	g := e.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *state) turn(ctx context.Context, on, mayReset bool) error {
 	return nil
 }
 
-// turned ends a change of mode that Turn has begun, as the GPU is: a mode that is pending is taken back.
+// turned ends a change of mode that SwitchMode has begun, as the GPU is: a mode that is pending is taken back.
 func (g *state) turned(ctx context.Context) error {
 	if g.journal.Turning == nil {
 		return nil

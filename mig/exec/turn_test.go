@@ -25,22 +25,23 @@ func TestTurn(t *testing.T) {
 	w := plainWorld(t)
 	e := w.ready()
 	w.holds = []mig.User{{GI: mig.AnyInstance, Who: "pod default/train"}}
-	wantErr(t, "held", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrConflict)
-	if held, err := e.Held(t.Context(), w.gpu()); err != nil || len(held) != 1 || held[0] != "pod default/train" {
+	wantErr(t, "held", e.SwitchMode(t.Context(), w.gpu(), true, false), sharing.ErrConflict)
+	if held, err := e.Users(t.Context(), w.gpu()); err != nil || len(held) != 1 || held[0] != "pod default/train" {
 		t.Errorf("held by %v, %v", held, err)
 	}
 	w.holds, w.noWho = nil, errors.New("no answer")
-	wantErr(t, "unknown", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrUnavailable)
+	wantErr(t, "unknown", e.SwitchMode(t.Context(), w.gpu(), true, false), sharing.ErrUnavailable)
 	w.noWho = nil
 	if w.writes > 0 {
 		t.Fatalf("%d calls", w.writes)
 	}
-	if err := e.Turn(t.Context(), w.gpu(), true, false); err != nil || !w.mode.Current || !e.Kept(w.gpu()) {
-		t.Fatalf("%v, mode %+v, kept %t", err, w.mode, e.Kept(w.gpu()))
+	if err := e.SwitchMode(t.Context(), w.gpu(), true, false); err != nil || !w.mode.Current ||
+		!e.SwitchedByKerf(w.gpu()) {
+		t.Fatalf("%v, mode %+v, kept %t", err, w.mode, e.SwitchedByKerf(w.gpu()))
 	}
-	wantErr(t, "again", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrStale)
+	wantErr(t, "again", e.SwitchMode(t.Context(), w.gpu(), true, false), sharing.ErrStale)
 	theirs := w.byHand(mig.Place{Profile: 19, Start: 6})
-	wantErr(t, "off next to an instance", e.Turn(t.Context(), w.gpu(), false, false), sharing.ErrConflict)
+	wantErr(t, "off next to an instance", e.SwitchMode(t.Context(), w.gpu(), false, false), sharing.ErrConflict)
 	in, err := w.find(theirs.GI)
 	if err != nil {
 		t.Fatal(err)
@@ -49,11 +50,12 @@ func TestTurn(t *testing.T) {
 	if err := w.uncut(theirs.GI); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Turn(t.Context(), w.gpu(), false, false); err != nil || w.mode.Current || e.Kept(w.gpu()) {
-		t.Fatalf("%v, mode %+v, kept %t", err, w.mode, e.Kept(w.gpu()))
+	if err := e.SwitchMode(t.Context(), w.gpu(), false, false); err != nil || w.mode.Current ||
+		e.SwitchedByKerf(w.gpu()) {
+		t.Fatalf("%v, mode %+v, kept %t", err, w.mode, e.SwitchedByKerf(w.gpu()))
 	}
-	if e = w.ready(); w.mode.Current || e.Trouble(w.gpu()) != "" {
-		t.Errorf("after a restart: mode %+v, trouble %q", w.mode, e.Trouble(w.gpu()))
+	if e = w.ready(); w.mode.Current || e.UnavailableReason(w.gpu()) != "" {
+		t.Errorf("after a restart: mode %+v, trouble %q", w.mode, e.UnavailableReason(w.gpu()))
 	}
 }
 
@@ -62,19 +64,19 @@ func TestTurnTakesBack(t *testing.T) {
 	w := plainWorld(t)
 	w.mode.NeedsReset = true
 	e := w.ready()
-	wantErr(t, "without leave", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
-	wantErr(t, "pending", e.Turn(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
-	if w.mode.Current || w.mode.Pending || e.Trouble(w.gpu()) != "" || e.Kept(w.gpu()) {
-		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.Trouble(w.gpu()), e.Kept(w.gpu()))
+	wantErr(t, "without leave", e.SwitchMode(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
+	wantErr(t, "pending", e.SwitchMode(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	if w.mode.Current || w.mode.Pending || e.UnavailableReason(w.gpu()) != "" || e.SwitchedByKerf(w.gpu()) {
+		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.UnavailableReason(w.gpu()), e.SwitchedByKerf(w.gpu()))
 	}
 	w.refuseMode = true
-	wantErr(t, "refused", e.Turn(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
-	if e.Trouble(w.gpu()) != "" {
-		t.Errorf("trouble %q", e.Trouble(w.gpu()))
+	wantErr(t, "refused", e.SwitchMode(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	if e.UnavailableReason(w.gpu()) != "" {
+		t.Errorf("trouble %q", e.UnavailableReason(w.gpu()))
 	}
 	w.refuseMode, w.refuseBack = false, true
-	wantErr(t, "taken back in vain", e.Turn(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
-	if e.Trouble(w.gpu()) == "" {
+	wantErr(t, "taken back in vain", e.SwitchMode(t.Context(), w.gpu(), true, true), sharing.ErrUnavailable)
+	if e.UnavailableReason(w.gpu()) == "" {
 		t.Error("no trouble while a mode is pending that was not wanted")
 	}
 	w.refuseBack = false
@@ -98,26 +100,26 @@ func TestTurnKilledAnywhere(t *testing.T) {
 						w := &one
 						e := w.ready()
 						if !on {
-							if err := e.Turn(t.Context(), w.gpu(), true, false); err != nil {
+							if err := e.SwitchMode(t.Context(), w.gpu(), true, false); err != nil {
 								t.Fatal(err)
 							}
 						}
 						w.mode.NeedsReset = reset
-						killed := w.run(at, after, func() { _ = e.Turn(t.Context(), w.gpu(), on, true) })
+						killed := w.run(at, after, func() { _ = e.SwitchMode(t.Context(), w.gpu(), on, true) })
 						survived = survived && !killed
 						w.run(again, after, func() { _ = w.start().Recover(t.Context(), w.gpu(), false) })
 						e = w.ready()
 						what := fmt.Sprintf("to %t, with a reset %t, killed at %d (after: %t), then at %d", on, reset,
 							at, after, again)
-						if w.mode.Current != w.mode.Pending || e.Kept(w.gpu()) != w.mode.Current {
-							t.Fatalf("%s: mode %+v, kept %t", what, w.mode, e.Kept(w.gpu()))
+						if w.mode.Current != w.mode.Pending || e.SwitchedByKerf(w.gpu()) != w.mode.Current {
+							t.Fatalf("%s: mode %+v, kept %t", what, w.mode, e.SwitchedByKerf(w.gpu()))
 						}
 						if w.mode.Current == on {
 							done++
 						} else {
 							left++
 						}
-						if err := e.Turn(t.Context(), w.gpu(), !w.mode.Current, true); (err == nil) == reset {
+						if err := e.SwitchMode(t.Context(), w.gpu(), !w.mode.Current, true); (err == nil) == reset {
 							t.Fatalf("%s: the next change: %v", what, err)
 						}
 					}
@@ -137,13 +139,13 @@ func TestTurnKilledAnywhere(t *testing.T) {
 // it is in use by then.
 func TestModeEndedByHand(t *testing.T) {
 	w := plainWorld(t)
-	if err := w.ready().Turn(t.Context(), w.gpu(), true, false); err != nil {
+	if err := w.ready().SwitchMode(t.Context(), w.gpu(), true, false); err != nil {
 		t.Fatal(err)
 	}
 	w.mode = Mode{}
 	w.holds = []mig.User{{GI: mig.AnyInstance, Who: "process 7"}}
-	if e := w.ready(); w.mode.Current || e.Trouble(w.gpu()) != "" || e.Kept(w.gpu()) {
-		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.Trouble(w.gpu()), e.Kept(w.gpu()))
+	if e := w.ready(); w.mode.Current || e.UnavailableReason(w.gpu()) != "" || e.SwitchedByKerf(w.gpu()) {
+		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.UnavailableReason(w.gpu()), e.SwitchedByKerf(w.gpu()))
 	}
 }
 
@@ -174,11 +176,11 @@ func TestTouch(t *testing.T) {
 			return nil
 		}, Resets},
 		"on demand": {false, func(w *world, e *Executor) error {
-			return e.Turn(t.Context(), w.gpu(), false,
+			return e.SwitchMode(t.Context(), w.gpu(), false,
 				false)
 		}, Ends},
 		"on demand, a reset": {true, func(w *world, e *Executor) error {
-			_ = e.Turn(t.Context(), w.gpu(), false,
+			_ = e.SwitchMode(t.Context(), w.gpu(), false,
 				true)
 			return nil
 		}, Resets},
@@ -206,17 +208,17 @@ func TestTheModeCallResets(t *testing.T) {
 	}
 	w, e := ampere(true)
 	wantErr(t, "without leave", e.SetMode(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
-	wantErr(t, "a turn without leave", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
+	wantErr(t, "a turn without leave", e.SwitchMode(t.Context(), w.gpu(), true, false), sharing.ErrDenied)
 	if w.writes > 0 || w.mode.Pending || len(w.touched) > 0 {
 		t.Errorf("without leave: %d calls, %+v, touched %v", w.writes, w.mode, w.touched)
 	}
 	wantErr(t, "with leave", e.SetMode(t.Context(), w.gpu(), true, true), nil)
-	if !w.mode.Current || e.Trouble(w.gpu()) != "" || !slices.Equal(w.touched, []Touch{Resets}) {
-		t.Errorf("with leave: %+v, trouble %q, touched %v", w.mode, e.Trouble(w.gpu()), w.touched)
+	if !w.mode.Current || e.UnavailableReason(w.gpu()) != "" || !slices.Equal(w.touched, []Touch{Resets}) {
+		t.Errorf("with leave: %+v, trouble %q, touched %v", w.mode, e.UnavailableReason(w.gpu()), w.touched)
 	}
 	wantErr(t, "back", e.SetMode(t.Context(), w.gpu(), false, true), nil)
-	wantErr(t, "a turn", e.Turn(t.Context(), w.gpu(), true, true), nil)
-	if !w.mode.Current || !e.Kept(w.gpu()) {
+	wantErr(t, "a turn", e.SwitchMode(t.Context(), w.gpu(), true, true), nil)
+	if !w.mode.Current || !e.SwitchedByKerf(w.gpu()) {
 		t.Errorf("after a turn: %+v", w.mode)
 	}
 
@@ -228,13 +230,13 @@ func TestTheModeCallResets(t *testing.T) {
 	wantErr(t, "leave was taken away", e.Recover(t.Context(), w.gpu(), false), sharing.ErrUnavailable)
 	w.holds = []mig.User{{GI: mig.AnyInstance, Who: "process 7"}}
 	wantErr(t, "held", e.Recover(t.Context(), w.gpu(), true), sharing.ErrConflict)
-	if w.writes != calls || !strings.Contains(e.Trouble(w.gpu()), "process 7") {
-		t.Errorf("%d calls, trouble %q", w.writes-calls, e.Trouble(w.gpu()))
+	if w.writes != calls || !strings.Contains(e.UnavailableReason(w.gpu()), "process 7") {
+		t.Errorf("%d calls, trouble %q", w.writes-calls, e.UnavailableReason(w.gpu()))
 	}
 	w.holds = nil
-	wantErr(t, "once nobody holds it", e.Recover(t.Context(), w.gpu(), true), nil)
-	if !w.mode.Current || e.Trouble(w.gpu()) != "" {
-		t.Errorf("recovered: %+v, trouble %q", w.mode, e.Trouble(w.gpu()))
+	wantErr(t, "once no one holds it", e.Recover(t.Context(), w.gpu(), true), nil)
+	if !w.mode.Current || e.UnavailableReason(w.gpu()) != "" {
+		t.Errorf("recovered: %+v, trouble %q", w.mode, e.UnavailableReason(w.gpu()))
 	}
 }
 
@@ -257,8 +259,8 @@ func TestAModeThatDoesNotEndAtOnce(t *testing.T) {
 	w.have = nil
 	e = w.start()
 	wantErr(t, "with leave", e.Recover(t.Context(), w.gpu(), true), nil)
-	if w.mode.Current || w.mode.Pending || e.Trouble(w.gpu()) != "" {
-		t.Errorf("%+v, trouble %q", w.mode, e.Trouble(w.gpu()))
+	if w.mode.Current || w.mode.Pending || e.UnavailableReason(w.gpu()) != "" {
+		t.Errorf("%+v, trouble %q", w.mode, e.UnavailableReason(w.gpu()))
 	}
 	w.mode.Current, w.mode.Pending = true, true // by hand
 	calls := w.writes

@@ -70,7 +70,7 @@ func newWorld(t testing.TB, name string) *world {
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), MaxInstances: p.Max,
 			Size: p.Size, Starts: p.Starts,
 			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
 				OFAs: int(p.OFAs)},
@@ -94,7 +94,7 @@ type listing struct {
 	err   error
 }
 
-func (l *listing) Holders(context.Context, sharing.GPUID) ([]mig.User, error) {
+func (l *listing) Users(context.Context, sharing.GPUID) ([]mig.User, error) {
 	l.asked++
 	return l.holds, l.err
 }
@@ -102,7 +102,7 @@ func (l *listing) Holders(context.Context, sharing.GPUID) ([]mig.User, error) {
 // start is a new process.
 func (w *world) start() *Executor {
 	return New(Options{
-		Driver: w, Store: w, BootID: w.boot, Holders: []Holders{w}, Last: []Holders{&w.last},
+		Driver: w, Store: w, BootID: w.boot, UserListers: []UserLister{w}, Last: []UserLister{&w.last},
 		Quiesce: func(_ context.Context, _ sharing.GPUID, what Touch) (func(), error) {
 			w.touched = append(w.touched, what)
 			return func() {}, nil
@@ -182,7 +182,7 @@ func (w *world) Save(_ sharing.GPUID, data []byte) error {
 	})
 }
 
-func (w *world) Holders(context.Context, sharing.GPUID) ([]mig.User, error) { return w.holds, w.noWho }
+func (w *world) Users(context.Context, sharing.GPUID) ([]mig.User, error) { return w.holds, w.noWho }
 
 func (w *world) Mode(context.Context, sharing.GPUID) (m Mode, err error) {
 	err = w.event(func() error { m = w.mode; return nil })
@@ -336,11 +336,11 @@ func (w *world) ready() *Executor {
 
 // apply does the plan for a layout of these profiles, by name.
 func (w *world) apply(e *Executor, names ...string) ([]Own, error) {
-	have, err := e.Look(w.t.Context(), w.gpu())
+	have, err := e.Observe(w.t.Context(), w.gpu())
 	if err != nil {
 		return nil, err
 	}
-	ask := plan.Ask{Table: w.table, Have: have, Exact: true}
+	ask := plan.Request{Table: w.table, Have: have, Exact: true}
 	for _, n := range names {
 		p, err := w.table.Lookup("profile", n)
 		if err != nil {
@@ -363,13 +363,13 @@ func (w *world) apply(e *Executor, names ...string) ([]Own, error) {
 // if the driver has an instance that is neither Kerf's nor among the foreign ones.
 func (w *world) ours(e *Executor, foreign ...Instance) []mig.Place {
 	w.t.Helper()
-	have, err := e.Look(w.t.Context(), w.gpu())
+	have, err := e.Observe(w.t.Context(), w.gpu())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	list := []mig.Place{}
 	for _, in := range have {
-		if in.Ours {
+		if in.Managed {
 			if !in.Ready {
 				w.t.Fatalf("%+v is half made", in)
 			}

@@ -61,7 +61,8 @@ func (d *Driver) Table(ctx context.Context, gpu sharing.GPUID) (*mig.Table, erro
 	list := make([]mig.Profile, len(profiles))
 	for i, p := range profiles {
 		list[i] = mig.Profile{
-			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: p.Memory, SMs: p.SMs, Most: p.Most, Size: p.Size,
+			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: p.Memory, SMs: p.SMs, MaxInstances: p.MaxInstances,
+			Size:    p.Size,
 			Starts:  p.Starts,
 			Engines: mig.Engines{Decoders: p.Decoders, Encoders: p.Encoders, JPEGs: p.JPEGs, OFAs: p.OFAs},
 		}
@@ -148,8 +149,8 @@ func (d *Driver) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) e
 	return d.lib.DestroyCI(ctx, gpu, gi, ci) //nolint:wrapcheck // as above
 }
 
-// Holders says which processes hold instances: the driver's own list.
-func (d *Driver) Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error) {
+// Users says which processes hold instances: the driver's own list.
+func (d *Driver) Users(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error) {
 	list, err := d.lib.MIGProcesses(ctx, gpu)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above

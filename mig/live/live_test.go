@@ -120,7 +120,7 @@ func onMachine(t *testing.T, dir, name string) {
 	start := func(calls int) *exec.Executor {
 		d := live.New(lib)
 		return exec.New(exec.Options{
-			Driver: &mortal{d, calls}, Store: files, BootID: "boot", Holders: []exec.Holders{d},
+			Driver: &mortal{d, calls}, Store: files, BootID: "boot", UserListers: []exec.UserLister{d},
 			Wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 		})
 	}
@@ -152,16 +152,16 @@ func onMachine(t *testing.T, dir, name string) {
 		if died {
 			kills++
 		}
-		have, err := e.Look(ctx, gpu)
+		have, err := e.Observe(ctx, gpu)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ours []int
 		for _, in := range have {
-			if in.Ours != (in.Place != foreign.Place) || !in.Ready || in.Holders != nil {
+			if in.Managed != (in.Place != foreign.Place) || !in.Ready || in.Users != nil {
 				t.Fatalf("round %d: %+v", round, in)
 			}
-			if in.Ours {
+			if in.Managed {
 				ours = append(ours, in.Place.Profile)
 			}
 		}
@@ -193,11 +193,11 @@ func apply(t *testing.T, e *exec.Executor, gpu exec.GPU, table *mig.Table, layou
 	if err := e.Recover(t.Context(), gpu, false); err != nil {
 		t.Fatal(err)
 	}
-	have, err := e.Look(t.Context(), gpu)
+	have, err := e.Observe(t.Context(), gpu)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := plan.Ask{Table: table, Have: have, Exact: true}
+	ask := plan.Request{Table: table, Have: have, Exact: true}
 	for _, p := range layout {
 		ask.Wishes = append(ask.Wishes, plan.Wish{Profile: p, Start: plan.Any})
 	}

@@ -36,7 +36,7 @@ func (e Entry) matches(gpu GPU) bool {
 	})
 }
 
-// Layout is what the entry wants of a GPU with that table, for plan.Ask with Exact: the largest instances first,
+// Layout is what the entry wants of a GPU with that table, for plan.Request with Exact: the largest instances first,
 // each in any place. An error names the profile that the GPU has not, as a *sharing.FieldError, or shows why the
 // instances do not fit together; it wraps sharing.ErrInvalid.
 func (e Entry) Layout(t *mig.Table) ([]plan.Wish, error) {

@@ -29,7 +29,7 @@ func gpu(t *testing.T, name string, index int) (parted.GPU, *mig.Table) {
 	var list []mig.Profile
 	for _, p := range model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), MaxInstances: p.Max,
 			Size: p.Size, Starts: p.Starts,
 			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
 				OFAs: int(p.OFAs)},

@@ -28,11 +28,11 @@ func bench(b *testing.B, machine string, most int, exact bool) {
 	table := table(b, machine)
 	values := mig.NewValues(table, nil)
 	r := rand.New(rand.NewPCG(9, 10))
-	var asks []plan.Ask
+	var asks []plan.Request
 	for len(asks) < 1000 {
 		w := wishes(table, r, most)
 		if !exact || plan.Possible(table, w) == nil {
-			asks = append(asks, plan.Ask{Table: table, Values: values, Have: random(table, r).have, Wishes: w,
+			asks = append(asks, plan.Request{Table: table, Values: values, Have: random(table, r).have, Wishes: w,
 				Exact: exact})
 		}
 	}

@@ -61,9 +61,9 @@ type ending struct {
 
 func (s *search) finder(p mig.Profile, blockers []blocker) *finder {
 	f := &finder{search: s, profile: p, blockers: blockers, spare: amountsOf(s.Table.Compute(), s.Table.Engines())}
-	f.spare[ofProfile] = p.Most
+	f.spare[ofProfile] = p.MaxInstances
 	for _, in := range s.Have {
-		if !in.Ours {
+		if !in.Managed {
 			u := s.usesOf(in.Place)
 			f.foreign |= u.units
 			f.take(&f.spare, u)

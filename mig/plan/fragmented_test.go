@@ -28,8 +28,8 @@ func blockers(table *mig.Table, r *rand.Rand) *gpu {
 		}
 		g.create(small[r.IntN(len(small))])
 		in := &g.have[len(g.have)-1]
-		in.CIs, in.Ready, in.Ours = []int{0}, true, r.IntN(5) > 0
-		in.Holders = []string{fmt.Sprintf("pod %d", in.GI)}
+		in.CIs, in.Ready, in.Managed = []int{0}, true, r.IntN(5) > 0
+		in.Users = []string{fmt.Sprintf("pod %d", in.GI)}
 	}
 	g.have = slices.DeleteFunc(g.have, func(plan.Instance) bool { return r.IntN(3) == 0 })
 	return g
@@ -64,7 +64,7 @@ func TestPiecesAgainstBruteForce(t *testing.T) {
 				g := blockers(table, r)
 				now := g.occupancy(t)
 				for _, p := range table.Profiles() {
-					made1, err := plan.Make(plan.Ask{Table: table, Values: values, Have: g.have,
+					made1, err := plan.Make(plan.Request{Table: table, Values: values, Have: g.have,
 						Wishes: []plan.Wish{{Profile: p.ID, Start: plan.Any}}})
 					if err != nil {
 						t.Fatal(err)
@@ -97,14 +97,14 @@ func TestPiecesAgainstBruteForce(t *testing.T) {
 					} else {
 						full++
 					}
-					if a.Fragmented != want || !strings.HasPrefix(a.Why, word) {
-						t.Fatalf("%s on %+v: %+v, in pieces: %v", p.Name, g.have, a, want)
+					if a.Fragmented != want || !strings.HasPrefix(a.Reason, word) {
+						t.Fatalf("%s on %+v: %+v, fragmented: %v", p.Name, g.have, a, want)
 					}
 				}
 			}
-			t.Logf("%d made, %d full, %d in pieces", made, full, fragmented)
+			t.Logf("%d made, %d full, %d fragmented", made, full, fragmented)
 			if made < 30 || full < 30 || fragmented < 5 {
-				t.Errorf("%d made, %d full, %d in pieces: too few to be a test", made, full, fragmented)
+				t.Errorf("%d made, %d full, %d fragmented: too few to be a test", made, full, fragmented)
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func table(t testing.TB, name string) *mig.Table {
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), MaxInstances: p.Max,
 			Size: p.Size, Starts: p.Starts,
 			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
 				OFAs: int(p.OFAs)},
@@ -54,7 +54,7 @@ func random(table *mig.Table, r *rand.Rand) *gpu {
 		}
 		g.create(places[r.IntN(len(places))])
 		in := &g.have[len(g.have)-1]
-		in.Ours = r.IntN(4) > 0
+		in.Managed = r.IntN(4) > 0
 		switch n := r.IntN(10); {
 		case n < 6:
 			in.CIs, in.Ready = []int{0}, true
@@ -62,14 +62,14 @@ func random(table *mig.Table, r *rand.Rand) *gpu {
 			in.CIs = []int{0, 1}
 		}
 		if in.Ready && r.IntN(2) == 0 {
-			in.Holders = []string{fmt.Sprintf("pod %d", in.GI)}
+			in.Users = []string{fmt.Sprintf("pod %d", in.GI)}
 		}
 	}
 	return g
 }
 
 func (g *gpu) create(p mig.Place) {
-	g.have = append(g.have, plan.Instance{Place: p, GI: g.next, Ours: true})
+	g.have = append(g.have, plan.Instance{Place: p, GI: g.next, Managed: true})
 	g.next++
 }
 
@@ -101,9 +101,9 @@ func (g *gpu) do(s plan.Step) error {
 	}
 	in := &g.have[i]
 	switch {
-	case !in.Ours:
+	case !in.Managed:
 		return fmt.Errorf("%v: is foreign", s)
-	case len(in.Holders) > 0:
+	case len(in.Users) > 0:
 		return fmt.Errorf("%v: is busy", s)
 	case s.GI >= 0 && s.GI != in.GI:
 		return fmt.Errorf("%v: is instance %d", s, in.GI)
@@ -140,7 +140,7 @@ func (g *gpu) clone() *gpu {
 func (g *gpu) key() string {
 	var parts []string
 	for _, in := range g.have {
-		parts = append(parts, fmt.Sprintf("%v %d %v %v %v", in.Place, len(in.CIs), in.Ready, in.Ours, in.Holders))
+		parts = append(parts, fmt.Sprintf("%v %d %v %v %v", in.Place, len(in.CIs), in.Ready, in.Managed, in.Users))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ";")
@@ -155,7 +155,7 @@ func (g *gpu) serves(wishes []plan.Wish, exact bool) bool {
 		}
 		for i, in := range g.have {
 			w := wishes[n]
-			if used[i] || !in.Ours || !in.Ready || !exact && len(in.Holders) > 0 || in.Place.Profile != w.Profile ||
+			if used[i] || !in.Managed || !in.Ready || !exact && len(in.Users) > 0 || in.Place.Profile != w.Profile ||
 				w.Start != plan.Any && w.Start != in.Place.Start {
 				continue
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// MaxWishes is the largest number of wishes in one Ask: no GPU has room for more. With it, the instances in the way
+// MaxWishes is the largest number of wishes in one Request: no GPU has room for more. With it, the instances in the way
 // of the last wish fit a word of bits.
 const MaxWishes = 12
 
@@ -34,10 +34,10 @@ type Instance struct {
 	CIs []int
 	// Ready is true when there is exactly one compute instance, and it is over all of the GPU instance.
 	Ready bool
-	// Ours is true when Kerf made it. All others are left as they are, idle or not.
-	Ours bool
-	// Holders are all who use it, as people know them: pods, grants, processes. None means that it is idle.
-	Holders []string
+	// Managed is true when Kerf made it. All others are left as they are, idle or not.
+	Managed bool
+	// Users are all who use it, as people know them: pods, grants, processes. None means that it is idle.
+	Users []string
 }
 
 // Any as a Wish's Start means any place of the profile.
@@ -51,8 +51,8 @@ type Wish struct {
 	For string
 }
 
-// Ask is what a plan is made from.
-type Ask struct {
+// Request is what a plan is made from.
+type Request struct {
 	Table *mig.Table
 	// Values says which room is worth keeping; nil means that all rooms are alike.
 	Values *mig.Values
@@ -75,10 +75,10 @@ const (
 	Ready
 	// Made: the plan's steps make it, or make it ready.
 	Made
-	// Waits: it can be made when the holders that the answer names have ended.
-	Waits
-	// Foreign: instances that are not ours are in every place.
-	Foreign
+	// Pending: it can be made when the holders that the answer names have ended.
+	Pending
+	// Unmanaged: instances that are not ours are in every place.
+	Unmanaged
 )
 
 // String returns the state as status and logs show it.
@@ -88,9 +88,9 @@ func (s State) String() string {
 		return "ready"
 	case Made:
 		return "made"
-	case Waits:
+	case Pending:
 		return "waits"
-	case Foreign:
+	case Unmanaged:
 		return "foreign"
 	case Never:
 	}
@@ -100,15 +100,15 @@ func (s State) String() string {
 // Answer is what becomes of one wish.
 type Answer struct {
 	State State
-	// Place is where the instance is or will be; only with Ready, Made and Waits.
+	// Place is where the instance is or will be; only with Ready, Made and Pending.
 	Place mig.Place
-	// WaitsFor are the holders that must end first, only with Waits.
-	WaitsFor []string
+	// BlockedBy are the holders that must end first, only with Pending.
+	BlockedBy []string
 	// Fragmented is true if the free space would suffice in one block: the instances in the way could be placed so
-	// that this one fits. Otherwise the GPU is full for it. Only with Waits and Foreign.
+	// that this one fits. Otherwise the GPU is full for it. Only with Pending and Unmanaged.
 	Fragmented bool
-	// Why says in words, with the numbers, why it is neither Ready nor Made.
-	Why string
+	// Reason says in words, with the numbers, why it is neither Ready nor Made.
+	Reason string
 }
 
 // Op is what a step does.
@@ -148,11 +148,11 @@ type Step struct {
 
 // Left is an instance of ours that a layout has no place for and that is in use: it goes when its holders end.
 type Left struct {
-	Place    mig.Place
-	WaitsFor []string
+	Place     mig.Place
+	BlockedBy []string
 }
 
-// Plan is the answer to an Ask.
+// Plan is the answer to an Request.
 type Plan struct {
 	// Steps are to be done in this order.
 	Steps []Step
@@ -165,7 +165,7 @@ type Plan struct {
 // Make plans. An error wraps sharing.ErrInvalid: there are too many requests, or no such GPU can have the layout (the
 // error shows the arithmetic). It may also be a driver's report that is impossible for this GPU. Then nothing may be
 // done to it.
-func Make(ask Ask) (Plan, error) {
+func Make(ask Request) (Plan, error) {
 	if len(ask.Wishes) > MaxWishes {
 		return Plan{}, fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(ask.Wishes),
 			MaxWishes, sharing.ErrInvalid)
@@ -199,7 +199,7 @@ func Possible(t *mig.Table, wishes []Wish) error {
 	if _, err := t.Arrange(ids); err != nil || !demanded {
 		return err
 	}
-	s, err := newSearch(Ask{Table: t, Wishes: wishes})
+	s, err := newSearch(Request{Table: t, Wishes: wishes})
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (s *search) plan() Plan {
 	s.explain(p.Answers, choices)
 	for bit, i := range s.busy {
 		if s.Exact && served&(1<<bit) == 0 {
-			p.Left = append(p.Left, Left{s.Have[i].Place, slices.Clone(s.Have[i].Holders)})
+			p.Left = append(p.Left, Left{s.Have[i].Place, slices.Clone(s.Have[i].Users)})
 		}
 	}
 	return p

@@ -21,11 +21,11 @@ import (
 func have(t *testing.T, table *mig.Table, list []string) []plan.Instance {
 	var out []plan.Instance
 	for i, s := range list {
-		in := plan.Instance{GI: i + 1, Ours: true, CIs: []int{0}, Ready: true}
+		in := plan.Instance{GI: i + 1, Managed: true, CIs: []int{0}, Ready: true}
 		for word := range strings.FieldsSeq(s) {
 			switch {
 			case word == "foreign":
-				in.Ours = false
+				in.Managed = false
 			case word == "half":
 				in.CIs, in.Ready = nil, false
 			case word == "two":
@@ -33,7 +33,7 @@ func have(t *testing.T, table *mig.Table, list []string) []plan.Instance {
 			case strings.Contains(word, "@"):
 				in.Place = place(t, table, word)
 			default:
-				in.Holders = append(in.Holders, word)
+				in.Users = append(in.Users, word)
 			}
 		}
 		out = append(out, in)
@@ -75,19 +75,19 @@ func written(table *mig.Table, p plan.Plan) []string {
 	}
 	for _, a := range p.Answers {
 		line := a.State.String()
-		if a.State != plan.Never && a.State != plan.Foreign {
+		if a.State != plan.Never && a.State != plan.Unmanaged {
 			line += " " + at(a.Place)
 		}
-		if a.WaitsFor != nil {
-			line += " for " + strings.Join(a.WaitsFor, ",")
+		if a.BlockedBy != nil {
+			line += " for " + strings.Join(a.BlockedBy, ",")
 		}
-		if a.Why != "" {
-			line += ": " + a.Why
+		if a.Reason != "" {
+			line += ": " + a.Reason
 		}
 		out = append(out, line)
 	}
 	for _, l := range p.Left {
-		out = append(out, "left "+at(l.Place)+" for "+strings.Join(l.WaitsFor, ","))
+		out = append(out, "left "+at(l.Place)+" for "+strings.Join(l.BlockedBy, ","))
 	}
 	return out
 }
@@ -140,7 +140,8 @@ func TestMake(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			table := table(t, "h100x8")
-			p, err := plan.Make(plan.Ask{Table: table, Values: mig.NewValues(table, nil), Have: have(t, table, tt.have),
+			p, err := plan.Make(plan.Request{Table: table, Values: mig.NewValues(table, nil), Have: have(t, table,
+				tt.have),
 				Wishes: want(t, table, tt.wish), Exact: tt.exact})
 			if err != nil {
 				t.Fatal(err)
@@ -166,12 +167,12 @@ func TestAllWishesWait(t *testing.T) {
 			wishes = append(wishes, tc.small)
 		}
 		wishes = append(wishes, tc.whole)
-		p, err := plan.Make(plan.Ask{Table: table, Have: have(t, table, busy), Wishes: want(t, table, wishes)})
+		p, err := plan.Make(plan.Request{Table: table, Have: have(t, table, busy), Wishes: want(t, table, wishes)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, a := range p.Answers {
-			if a.State != plan.Waits || len(a.WaitsFor) == 0 {
+			if a.State != plan.Pending || len(a.BlockedBy) == 0 {
 				t.Errorf("%s: wish %d: %+v", name, i, a)
 			}
 		}
@@ -199,7 +200,8 @@ func TestWhatCannotBePlanned(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, err := plan.Make(plan.Ask{Table: table, Have: have(t, table, tt.have), Wishes: want(t, table, tt.wish),
+			p, err := plan.Make(plan.Request{Table: table, Have: have(t, table, tt.have), Wishes: want(t, table,
+				tt.wish),
 				Exact: tt.exact})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || len(p.Steps) > 0 {
 				t.Errorf("%+v, error %v, want %q", p, err, tt.want)

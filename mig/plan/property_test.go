@@ -28,7 +28,7 @@ func TestPlansKeepTheirWord(t *testing.T) {
 			states := map[plan.State]int{}
 			for range rounds {
 				g := random(table, r)
-				ask := plan.Ask{Table: table, Values: values, Have: g.have, Wishes: wishes(table, r, 4),
+				ask := plan.Request{Table: table, Values: values, Have: g.have, Wishes: wishes(table, r, 4),
 					Exact: r.IntN(3) == 0}
 				p, err := plan.Make(ask)
 				if err != nil {
@@ -42,7 +42,7 @@ func TestPlansKeepTheirWord(t *testing.T) {
 				}
 				check(t, g, ask, p)
 			}
-			for _, s := range []plan.State{plan.Ready, plan.Made, plan.Waits, plan.Foreign} {
+			for _, s := range []plan.State{plan.Ready, plan.Made, plan.Pending, plan.Unmanaged} {
 				if states[s] < rounds/30 {
 					t.Errorf("%d answers %s are too few to be a test", states[s], s)
 				}
@@ -51,7 +51,7 @@ func TestPlansKeepTheirWord(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, g *gpu, ask plan.Ask, p plan.Plan) {
+func check(t *testing.T, g *gpu, ask plan.Request, p plan.Plan) {
 	t.Helper()
 	before := g.clone()
 	for n, s := range p.Steps {
@@ -68,16 +68,16 @@ func check(t *testing.T, g *gpu, ask plan.Ask, p plan.Plan) {
 		switch a.State {
 		case plan.Ready, plan.Made:
 			served = append(served, ask.Wishes[i])
-			if a.Place.Profile != ask.Wishes[i].Profile || len(a.WaitsFor) > 0 || a.Why != "" {
+			if a.Place.Profile != ask.Wishes[i].Profile || len(a.BlockedBy) > 0 || a.Reason != "" {
 				t.Fatalf("answer %+v to %+v", a, ask.Wishes[i])
 			}
-		case plan.Waits:
-			if len(a.WaitsFor) == 0 || a.Why == "" {
+		case plan.Pending:
+			if len(a.BlockedBy) == 0 || a.Reason == "" {
 				t.Fatalf("answer %+v to %+v", a, ask.Wishes[i])
 			}
 			ends(t, before, ask, i, a)
-		case plan.Foreign, plan.Never:
-			if a.Why == "" {
+		case plan.Unmanaged, plan.Never:
+			if a.Reason == "" {
 				t.Fatalf("answer %+v to %+v", a, ask.Wishes[i])
 			}
 		}
@@ -97,7 +97,7 @@ func check(t *testing.T, g *gpu, ask plan.Ask, p plan.Plan) {
 func ours(g *gpu) int {
 	n := 0
 	for _, in := range g.have {
-		if in.Ours {
+		if in.Managed {
 			n++
 		}
 	}
@@ -105,7 +105,7 @@ func ours(g *gpu) int {
 }
 
 // again plans in the middle of a plan, as after a crash: with the calls that were done the rest is no longer.
-func again(t *testing.T, g *gpu, ask plan.Ask, first plan.Plan) {
+func again(t *testing.T, g *gpu, ask plan.Request, first plan.Plan) {
 	t.Helper()
 	ask.Have = slices.Clone(g.have)
 	p, err := plan.Make(ask)
@@ -126,15 +126,15 @@ func again(t *testing.T, g *gpu, ask plan.Ask, first plan.Plan) {
 
 // ends checks that a wish that waits can be served once those that it waits for are gone: instances that they
 // hold, and the wishes before it that are among them.
-func ends(t *testing.T, g *gpu, ask plan.Ask, i int, a plan.Answer) {
+func ends(t *testing.T, g *gpu, ask plan.Request, i int, a plan.Answer) {
 	t.Helper()
 	c := g.clone()
 	c.have = slices.DeleteFunc(c.have, func(in plan.Instance) bool {
-		return in.Ours && len(in.Holders) > 0 && slices.Contains(a.WaitsFor, in.Holders[0])
+		return in.Managed && len(in.Users) > 0 && slices.Contains(a.BlockedBy, in.Users[0])
 	})
-	p, err := plan.Make(plan.Ask{Table: ask.Table, Have: c.have, Wishes: []plan.Wish{ask.Wishes[i]}})
+	p, err := plan.Make(plan.Request{Table: ask.Table, Have: c.have, Wishes: []plan.Wish{ask.Wishes[i]}})
 	if err != nil || p.Answers[0].State != plan.Made && p.Answers[0].State != plan.Ready {
-		t.Fatalf("%+v\nwish %d waits for %q, and then: %+v (%v)", ask, i, a.WaitsFor, p.Answers, err)
+		t.Fatalf("%+v\nwish %d waits for %q, and then: %+v (%v)", ask, i, a.BlockedBy, p.Answers, err)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestPlansAreShortest(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, 8))
 			for range rounds {
 				g := random(table, r)
-				ask := plan.Ask{Table: table, Have: g.have, Wishes: wishes(table, r, 2)}
+				ask := plan.Request{Table: table, Have: g.have, Wishes: wishes(table, r, 2)}
 				p, err := plan.Make(ask)
 				if err != nil {
 					t.Fatal(err)

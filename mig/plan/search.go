@@ -14,7 +14,7 @@ import (
 // search finds the best choice for each request, one after the other. What is best for the requests from some point on
 // depends only on the free space after the ones before. So it evaluates each free space once.
 type search struct {
-	Ask
+	Request
 	units []mig.Mask // of each instance in Have
 	// fixed is what no plan touches: all that is not ours, or busy.
 	fixed mig.Occupancy
@@ -57,8 +57,9 @@ type choice struct {
 	busy uint32
 }
 
-func newSearch(ask Ask) (*search, error) {
-	s := &search{Ask: ask, memo: make(map[position]outcome, 8*len(ask.Wishes)), digits: make([]uint64, len(ask.Wishes))}
+func newSearch(ask Request) (*search, error) {
+	s := &search{Request: ask, memo: make(map[position]outcome, 8*len(ask.Wishes)), digits: make([]uint64,
+		len(ask.Wishes))}
 	for i, w := range ask.Wishes {
 		s.digits[i] = 1 << (4 * slices.IndexFunc(ask.Wishes, func(v Wish) bool { return v.Profile == w.Profile }))
 	}
@@ -71,11 +72,11 @@ func newSearch(ask Ask) (*search, error) {
 		}
 		m, _ := ask.Table.Mask(in.Place) // Add knows the place
 		s.units = append(s.units, m)
-		if in.Ours && len(in.Holders) == 0 {
+		if in.Managed && len(in.Users) == 0 {
 			s.idle = append(s.idle, i)
 			continue
 		}
-		if in.Ours {
+		if in.Managed {
 			s.busy = append(s.busy, i)
 		}
 		s.fixed, _ = ask.Table.Try(s.fixed, in.Place) // part of what was added before

@@ -26,7 +26,7 @@ type blocker struct {
 func (s *search) explain(answers []Answer, choices []choice) {
 	var blockers []blocker
 	for _, i := range s.busy {
-		blockers = append(blockers, s.blocker(s.Have[i].Place, s.Have[i].Holders, 0))
+		blockers = append(blockers, s.blocker(s.Have[i].Place, s.Have[i].Users, 0))
 	}
 	for i, c := range choices {
 		if c.served && c.busy == 0 {
@@ -38,7 +38,7 @@ func (s *search) explain(answers []Answer, choices []choice) {
 			continue
 		}
 		a, ending := s.wait(s.Wishes[i], blockers)
-		if answers[i] = a; a.State == Waits {
+		if answers[i] = a; a.State == Pending {
 			blockers = append(blockers, s.blocker(a.Place, []string{s.who(i)}, ending))
 		}
 	}
@@ -61,22 +61,22 @@ func (s *search) who(i int) string {
 func (s *search) wait(w Wish, blockers []blocker) (Answer, uint32) {
 	p, ok := s.Table.Profile(w.Profile)
 	if !ok {
-		return Answer{Why: fmt.Sprintf("the GPU has no MIG profile %d", w.Profile)}, 0
+		return Answer{Reason: fmt.Sprintf("the GPU has no MIG profile %d", w.Profile)}, 0
 	}
 	if w.Start != Any && !slices.Contains(p.Starts, w.Start) {
-		return Answer{Why: fmt.Sprintf("%s cannot begin at %d", p.Name, w.Start)}, 0
+		return Answer{Reason: fmt.Sprintf("%s cannot begin at %d", p.Name, w.Start)}, 0
 	}
 	a := s.why(p, blockers)
-	if a.Why == "" {
-		a.Why = fmt.Sprintf("%s at %d is taken", p.Name, w.Start) // there is room elsewhere, and a start is demanded
+	if a.Reason == "" {
+		a.Reason = fmt.Sprintf("%s at %d is taken", p.Name, w.Start) // there is room elsewhere, and a start is demanded
 	}
 	f := s.finder(p, blockers)
 	best := f.find(w)
 	if !best.found {
-		a.Why += "; in the way are instances that Kerf did not make: " + s.foreignNames()
+		a.Reason += "; in the way are instances that Kerf did not make: " + s.foreignNames()
 		return a, 0
 	}
-	a.State, a.Place, a.WaitsFor = Waits, mig.Place{Profile: p.ID, Start: best.start}, holders(blockers, best.ending)
+	a.State, a.Place, a.BlockedBy = Pending, mig.Place{Profile: p.ID, Start: best.start}, holders(blockers, best.ending)
 	return a, best.ending
 }
 
@@ -91,7 +91,7 @@ func (s *search) why(p mig.Profile, blockers []blocker) Answer {
 			now, _ = s.Table.Try(now, other.place) // blockers that exist at the same time do not overlap
 		}
 	}
-	a := Answer{State: Foreign, Fragmented: s.Table.Rearranged(now, p.ID), Why: s.Table.Why(now, p.ID)}
+	a := Answer{State: Unmanaged, Fragmented: s.Table.Rearranged(now, p.ID), Reason: s.Table.UnfitReason(now, p.ID)}
 	if s.reasons == nil {
 		s.reasons = map[int]Answer{}
 	}
@@ -103,7 +103,7 @@ func (s *search) why(p mig.Profile, blockers []blocker) Answer {
 func (s *search) foreign() mig.Occupancy {
 	o := mig.Occupancy{}
 	for _, in := range s.Have {
-		if !in.Ours {
+		if !in.Managed {
 			o, _ = s.Table.Try(o, in.Place) // part of what was added before
 		}
 	}
@@ -113,7 +113,7 @@ func (s *search) foreign() mig.Occupancy {
 func (s *search) foreignNames() string {
 	var names []string
 	for _, in := range s.Have {
-		if !in.Ours {
+		if !in.Managed {
 			names = append(names, fmt.Sprintf("%s at %d", s.Table.Name(in.Place.Profile), in.Place.Start))
 		}
 	}

@@ -86,7 +86,7 @@ func TestWishesWaitForTheFewest(t *testing.T) {
 			waits := 0
 			for range 150 {
 				g := random(table, r)
-				ask := plan.Ask{Table: table, Values: values, Have: g.have, Wishes: wishes(table, r, 5)}
+				ask := plan.Request{Table: table, Values: values, Have: g.have, Wishes: wishes(table, r, 5)}
 				p, err := plan.Make(ask)
 				if err != nil {
 					t.Fatal(err)
@@ -101,16 +101,16 @@ func TestWishesWaitForTheFewest(t *testing.T) {
 }
 
 // compareWaits gives how many wishes wait for others.
-func compareWaits(t *testing.T, ask plan.Ask, p plan.Plan) int {
+func compareWaits(t *testing.T, ask plan.Request, p plan.Plan) int {
 	t.Helper()
 	var foreign []mig.Place
 	w, waits := &waiting{}, 0
 	for _, in := range ask.Have {
 		switch {
-		case !in.Ours:
+		case !in.Managed:
 			foreign = append(foreign, in.Place)
-		case len(in.Holders) > 0:
-			w.add(in.Place, in.Holders, 0)
+		case len(in.Users) > 0:
+			w.add(in.Place, in.Users, 0)
 		}
 	}
 	for i, a := range p.Answers {
@@ -123,20 +123,20 @@ func compareWaits(t *testing.T, ask plan.Ask, p plan.Plan) int {
 			continue
 		}
 		at, ending, found := w.first(ask.Table, ask.Values, foreign, ask.Wishes[i])
-		want := plan.Answer{State: plan.Foreign}
+		want := plan.Answer{State: plan.Unmanaged}
 		if found {
-			want = plan.Answer{State: plan.Waits, Place: at}
+			want = plan.Answer{State: plan.Pending, Place: at}
 			for k, names := range w.holders {
 				if ending&(1<<k) != 0 {
-					want.WaitsFor = append(want.WaitsFor, names...)
+					want.BlockedBy = append(want.BlockedBy, names...)
 				}
 			}
-			slices.Sort(want.WaitsFor)
-			want.WaitsFor = slices.Compact(want.WaitsFor)
+			slices.Sort(want.BlockedBy)
+			want.BlockedBy = slices.Compact(want.BlockedBy)
 			w.add(at, []string{ask.Wishes[i].For}, ending)
 			waits++
 		}
-		want.Fragmented, want.Why = a.Fragmented, a.Why
+		want.Fragmented, want.Reason = a.Fragmented, a.Reason
 		if d := cmp.Diff(want, a); d != "" {
 			t.Fatalf("%+v\nwish %d (-want +got):\n%s", ask, i, d)
 		}

@@ -211,7 +211,7 @@ func TestAttribute(t *testing.T) {
 }
 
 // A process below the cgroups of two attachments is the deeper one's, in whichever order the attachments come.
-func TestTheDeepestLeaseDecides(t *testing.T) {
+func TestTheDeepestAttachmentDecides(t *testing.T) {
 	above, below := attachment("above", Share{GPU: sharing.GPURef{UUID: gpu0}}),
 		attachment("below", Share{GPU: sharing.GPURef{UUID: gpu0}})
 	below.Cgroup = above.Cgroup + "/inner"
@@ -226,7 +226,7 @@ func TestTheDeepestLeaseDecides(t *testing.T) {
 			t.Errorf("%s first: above %v, below %v", attachments[0].Grant, a, b)
 		}
 		if d := cmp.Diff(given, attachments); d != "" {
-			t.Errorf("the caller's leases are in another order: %s", d)
+			t.Errorf("the caller's attachments are in another order: %s", d)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestSevenSharers(t *testing.T) {
 }
 
 func TestTally(t *testing.T) {
-	var sum Tally
+	var sum Accumulator
 	use := func(m sharing.Bytes, sm Amount[Ratio]) Sample {
 		return Sample{GPU: gpu0, Grants: []GrantUse{
 			{Grant: "a", Use: Use{Memory: mem(m, ByProcess), SM: sm, Energy: jou(5, ByDeviceShare)}}}}
@@ -304,7 +304,7 @@ func TestEngines(t *testing.T) {
 			Engines{rat(0, ByProcess), rat(0.1, ByProcess), rat(0.1, ByDeviceShare), rat(0.05, ByDeviceShare)},
 			Engines{rat(0.2, Unattributed), rat(0, Unattributed), rat(0, Unattributed), rat(0, Unattributed)},
 		},
-		"time that nobody accounts for has its part": {
+		"time that no one accounts for has its part": {
 			Device{SM: Known(Ratio(1)), Tensor: Known(Ratio(0.5)), Listed: true, Timed: true, Processes: two},
 			[]Attachment{attachment("a", shared), attachment("b", shared)},
 			Engines{Tensor: rat(0.3, ByDeviceShare)}, Engines{Tensor: rat(0.1, ByDeviceShare)},

@@ -106,7 +106,7 @@ func TestPartsAddUp(t *testing.T) {
 		}
 		engineParts(t, d, s, parts)
 		if processes != len(d.Processes) {
-			t.Fatalf("%d of %d processes are somebody's", processes, len(d.Processes))
+			t.Fatalf("%d of %d processes are someone's", processes, len(d.Processes))
 		}
 		if s.Excess.Memory > 0 {
 			excess++

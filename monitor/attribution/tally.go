@@ -28,14 +28,14 @@ type Total struct {
 	Idle time.Duration
 }
 
-// Tally adds samples up. The zero value is ready. It is not safe for concurrent use.
-type Tally struct {
+// Accumulator adds samples up. The zero value is ready. It is not safe for concurrent use.
+type Accumulator struct {
 	totals map[Place]Total
 }
 
 // Add takes the samples of one cycle, the time that it covers, and the living grants. It forgets other owners, so a
 // tally grows only with the node's grants.
-func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bool) {
+func (t *Accumulator) Add(samples []Sample, passed time.Duration, living map[string]bool) {
 	if t.totals == nil {
 		t.totals = map[Place]Total{}
 	}
@@ -55,7 +55,7 @@ func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bo
 	}
 }
 
-func (t *Tally) add(p Place, u Use, passed time.Duration) {
+func (t *Accumulator) add(p Place, u Use, passed time.Duration) {
 	sum := t.totals[p]
 	if u.Memory.Known() && (!sum.Peak.Known() || u.Memory.Value > sum.Peak.Value) {
 		sum.Peak = u.Memory
@@ -75,10 +75,10 @@ func (t *Tally) add(p Place, u Use, passed time.Duration) {
 }
 
 // Of returns what has come together at a place; ok is false before its first sample.
-func (t *Tally) Of(p Place) (total Total, ok bool) {
+func (t *Accumulator) Of(p Place) (total Total, ok bool) {
 	total, ok = t.totals[p]
 	return total, ok
 }
 
 // Len is the number of places.
-func (t *Tally) Len() int { return len(t.totals) }
+func (t *Accumulator) Len() int { return len(t.totals) }

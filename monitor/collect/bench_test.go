@@ -74,8 +74,8 @@ func BenchmarkCycle(b *testing.B) {
 					n.grants[id] = x
 				}
 			}
-			h := NewHub()
-			c := New(Options{Source: n, Grants: n, Processes: n, Hub: h, Log: slog.New(slog.DiscardHandler)})
+			h := NewBroadcaster()
+			c := New(Options{Source: n, Grants: n, Processes: n, Broadcaster: h, Log: slog.New(slog.DiscardHandler)})
 			c.Cycle(b.Context()) // finds all processes
 			b.ReportAllocs()
 			before := cpu(b)

@@ -48,11 +48,11 @@ type Grants interface {
 
 // Options say what a collector works with. All but Interval and Now is needed.
 type Options struct {
-	Source    Source
-	Grants    Grants
-	Processes Processes
-	Hub       *Hub
-	Log       *slog.Logger
+	Source      Source
+	Grants      Grants
+	Processes   Processes
+	Broadcaster *Broadcaster
+	Log         *slog.Logger
 	// Interval is 100 ms or more; 0 means DefaultInterval.
 	Interval time.Duration
 	// Now is the clock; nil means time.Now.
@@ -64,7 +64,7 @@ type Collector struct {
 	opts   Options
 	places places
 	placed map[sharing.GPUID]placed
-	tally  attribution.Tally
+	tally  attribution.Accumulator
 	power  map[sharing.GPUID]power
 	last   time.Time
 	// known are unmanaged processes that were logged.
@@ -110,13 +110,13 @@ func (c *Collector) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.opts.Hub.wish:
+		case <-c.opts.Broadcaster.wish:
 			// A shorter interval is wanted; the timer below is set to it after one more sample.
 		case <-t.C:
 		}
 		began := time.Now()
 		c.Cycle(ctx)
-		t.Reset(max(0, c.opts.Hub.interval(c.opts.Interval)-time.Since(began)))
+		t.Reset(max(0, c.opts.Broadcaster.interval(c.opts.Interval)-time.Since(began)))
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 	}
 	c.logUnmanaged(s)
 	s.Took = c.opts.Now().Sub(at)
-	c.opts.Hub.Publish(s)
+	c.opts.Broadcaster.Publish(s)
 }
 
 // read reads the GPUs one by one while they answer soon, which takes the least CPU. If one is slow, it reads the

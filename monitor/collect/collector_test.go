@@ -84,9 +84,11 @@ func (f *fakeNode) Ended() []int {
 	return out
 }
 
-func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Hub) {
-	h := NewHub()
-	return New(Options{Source: f, Grants: f, Processes: f, Hub: h, Log: slog.New(slog.NewTextHandler(log, nil))}), h
+func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Broadcaster) {
+	h := NewBroadcaster()
+	return New(Options{Source: f, Grants: f, Processes: f, Broadcaster: h, Log: slog.New(slog.NewTextHandler(log,
+			nil))}),
+		h
 }
 
 func grant(id string, gpu sharing.GPUID) Grant {

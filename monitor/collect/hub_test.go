@@ -12,7 +12,7 @@ import (
 )
 
 func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
-	h := NewHub()
+	h := NewBroadcaster()
 	if h.Latest() != nil {
 		t.Error("a snapshot before the first")
 	}
@@ -37,7 +37,7 @@ func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 }
 
 func TestReadersWaitForTheNext(t *testing.T) {
-	h := NewHub()
+	h := NewBroadcaster()
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -63,7 +63,7 @@ func TestReadersWaitForTheNext(t *testing.T) {
 }
 
 func TestShortestIntervalThatIsWanted(t *testing.T) {
-	h := NewHub()
+	h := NewBroadcaster()
 	a, b := h.Every(500*time.Millisecond), h.Every(time.Millisecond)
 	if d := h.interval(time.Second); d != ShortestInterval {
 		t.Errorf("below the shortest: %s", d)

@@ -28,9 +28,9 @@ func TestWhoseAPidIs(t *testing.T) {
 	f := &fakeNode{grants: map[string]Grant{"a": grant("a", "GPU-0"), "b": grant("b", "GPU-0")},
 		dirs: map[int]string{7: "/cg/a", 8: "/cg/b"}}
 	now := time.Unix(1_000_000, 0)
-	h := NewHub()
+	h := NewBroadcaster()
 	c, _ := f.collector(&bytes.Buffer{})
-	c.opts.Hub, c.opts.Now = h, func() time.Time { return now }
+	c.opts.Broadcaster, c.opts.Now = h, func() time.Time { return now }
 	steps := []struct {
 		name    string
 		do      func()
@@ -42,13 +42,13 @@ func TestWhoseAPidIs(t *testing.T) {
 		{"a pid is another's", func() { f.ended, f.dirs[7] = []int{7}, "/user" }, 0, 1, 1, 1},
 		{"a container is created again, same pid", func() { f.ended, f.dirs[8] = []int{8}, "/cg/a" }, 1, 0, 1, 1},
 		{"one leaves the GPU", func() { f.on(8) }, 1, 0, 0, 0},
-		{"and comes back as somebody", func() { f.on(7, 8); f.dirs[7] = "/cg/b" }, 1, 1, 0, 1},
+		{"and comes back as someone", func() { f.on(7, 8); f.dirs[7] = "/cg/b" }, 1, 1, 0, 1},
 		{"root moves a process", func() { f.dirs[8] = "/cg/b"; now = now.Add(2 * placeKept) }, 0, 2, 0, 2},
 		{"the clock jumps back", func() { now = now.Add(-time.Hour) }, 0, 2, 0, 0},
 		{"no descriptors are left for new ones", func() { f.closed = true; f.dirs[9] = "/cg/a"; f.on(7, 8, 9) }, 1, 2,
 			0, 1},
-		{"so that they are asked for each time", func() { f.dirs[9] = "/cg/b" }, 0, 3, 0, 1},
-		{"one cannot be told", func() { delete(f.dirs, 9) }, 0, 2, 0, 1},
+		{"so that they are read each time", func() { f.dirs[9] = "/cg/b" }, 0, 3, 0, 1},
+		{"one cannot be known", func() { delete(f.dirs, 9) }, 0, 2, 0, 1},
 	}
 	for _, s := range steps {
 		f.asked = 0
@@ -109,7 +109,7 @@ func TestProcessesInCommon(t *testing.T) {
 		}
 		for _, p := range f.readings[0].Device.Processes {
 			if p.Cgroup != "" {
-				t.Errorf("%s: what the source told is changed: %+v", s.name, p)
+				t.Errorf("%s: what the source reported is changed: %+v", s.name, p)
 			}
 		}
 		before = got

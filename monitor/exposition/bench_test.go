@@ -21,13 +21,13 @@ import (
 // BenchmarkScrape is of 8 GPUs with about a thousand series each.
 func BenchmarkScrape(b *testing.B) {
 	s := &collect.Snapshot{Seq: 1, Grants: map[string]collect.Grant{}}
-	var leases []attribution.Attachment
+	var attachments []attribution.Attachment
 	for g := range 8 {
 		for i := range 100 {
 			id := fmt.Sprintf("p%d-%d", g, i)
 			p := pod(id, attribution.Share{GPU: sharing.GPURef{UUID: sharing.GPUID(fmt.Sprint("GPU-", g))}},
 				collect.Cap{Memory: sharing.GiB})
-			s.Grants[id], leases = p, append(leases, p.Attachment)
+			s.Grants[id], attachments = p, append(attachments, p.Attachment)
 		}
 	}
 	for g := range 8 {
@@ -38,7 +38,7 @@ func BenchmarkScrape(b *testing.B) {
 			fields[f.Field] = 50
 		}
 		s.GPUs = append(s.GPUs, collect.GPU{Info: collect.Info{UUID: d.GPU, Index: g}, Device: d, Fields: fields,
-			Use: attribution.Attribute(d, leases)})
+			Use: attribution.Attribute(d, attachments)})
 	}
 	g := New(Options{Latest: func() *collect.Snapshot { return s }})
 	b.Run("gather", func(b *testing.B) {

@@ -95,18 +95,18 @@ func snapshot() *collect.Snapshot {
 	}
 	reported := []map[collect.Field]float64{fields, fields, {collect.FieldMemoryUsed: 8192},
 		{collect.FieldMemoryUsed: 8192}}
-	var leases []attribution.Attachment
+	var attachments []attribution.Attachment
 	living := map[string]bool{}
 	for id, g := range s.Grants {
-		leases, living[id] = append(leases, g.Attachment), true
+		attachments, living[id] = append(attachments, g.Attachment), true
 	}
-	var tally attribution.Tally
+	var tally attribution.Accumulator
 	for i, d := range devices {
 		d.GPU = sharing.GPUID(fmt.Sprint("GPU-", i))
 		g := collect.GPU{
 			Info: collect.Info{UUID: d.GPU, Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
 				PCI: fmt.Sprintf("0000:%02x:00.0", 0x1a+i)},
-			Device: d, Fields: reported[i], Use: attribution.Attribute(d, leases),
+			Device: d, Fields: reported[i], Use: attribution.Attribute(d, attachments),
 			Totals: map[attribution.Place]attribution.Total{},
 		}
 		tally.Add([]attribution.Sample{g.Use}, time.Second, living)
@@ -209,13 +209,13 @@ func TestRowsOfTheSameLabelsAreOne(t *testing.T) {
 	run := collect.Grant{ID: "r", Name: "r", Attachment: attribution.Attachment{Grant: "r", Cgroup: "/cg/r",
 		Shares: again.Attachment.Shares}}
 	s.Grants["a2"], s.Grants["r"] = again, run
-	var leases []attribution.Attachment
+	var attachments []attribution.Attachment
 	for _, g := range s.Grants {
-		leases = append(leases, g.Attachment)
+		attachments = append(attachments, g.Attachment)
 	}
 	d := s.GPUs[0].Device
 	d.Processes = append(slices.Clone(d.Processes), process(8, "/cg/a2", 100, 0), process(9, "/cg/r", 200, 0))
-	s.GPUs[0].Use = attribution.Attribute(d, leases)
+	s.GPUs[0].Use = attribution.Attribute(d, attachments)
 	text := gather(t, Options{Latest: func() *collect.Snapshot { return s }}) // fails for two rows with the same labels
 	for pod, mib := range map[string]string{"a": "4196", "b": "2048", "": "1948"} {
 		want := regexp.MustCompile(`DCGM_FI_DEV_FB_USED{[^}]*gpu="0"[^}]*pod="` + pod + `"} ` + mib + "\n")
@@ -233,7 +233,7 @@ func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
 	g := New(Options{Latest: func() *collect.Snapshot { return latest },
 		Fields: []collect.FieldInfo{{Field: collect.FieldMemoryUsed, Name: "DCGM_FI_DEV_FB_USED"}}})
 	now := time.Unix(1_000_000, 0)
-	var tally attribution.Tally
+	var tally attribution.Accumulator
 	grants, series, kept := map[string]collect.Grant{}, 0, 0
 	for i := range pods {
 		now = now.Add(24 * time.Hour / pods)
@@ -244,13 +244,13 @@ func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
 			continue
 		}
 		d := attribution.Device{GPU: gpu0, Memory: attribution.Known(sharing.GiB), Listed: true, Timed: true}
-		var leases []attribution.Attachment
+		var attachments []attribution.Attachment
 		living := map[string]bool{}
 		for id, one := range grants {
-			leases, living[id] = append(leases, one.Attachment), true
+			attachments, living[id] = append(attachments, one.Attachment), true
 			d.Processes = append(d.Processes, process(len(d.Processes)+1, one.Attachment.Cgroup, 1, 0.01))
 		}
-		use := attribution.Attribute(d, leases)
+		use := attribution.Attribute(d, attachments)
 		tally.Add([]attribution.Sample{use}, 10*24*time.Hour/pods, living)
 		gpu := collect.GPU{Info: collect.Info{UUID: gpu0}, Device: d, Use: use,
 			Fields: map[collect.Field]float64{collect.FieldMemoryUsed: 1024},

@@ -103,7 +103,7 @@ func (s *standing) text(c cause, last readings) (reason, remedy string) {
 	case causeRemapFailed:
 		return "a memory row is bad, and none is left to take its place", remedyReplace
 	case causeRecovery:
-		return "the driver asks for: " + s.action, "do what the driver asks for, once nothing uses the GPU"
+		return "the driver requires: " + s.action, "do what the driver requires, once nothing uses the GPU"
 	case causeMute, causeSilent:
 		return "does not answer: " + s.silentWhy, remedyDriver
 	case causeRemapPending:

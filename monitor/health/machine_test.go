@@ -68,7 +68,7 @@ func TestMachine(t *testing.T) {
 			{probe(nil, nothing), lost}, {probe(nil, nothing), lost}, up},
 		"XID 79 heals without the driver's word": {up, {xid(79), lost}, {probe(nil, Recovery{}), lost},
 			{probe(nil, Recovery{}), lost}, {probe(nil, Recovery{}), ok}},
-		"a critical XID stands until the driver asks for nothing": {
+		"a critical XID stands until the driver requests nothing": {
 			up, {xid(48), unhealthy}, {probe(nil, reset), unhealthy},
 			{probe(nil, reset), unhealthy}, {probe(nil, nothing), unhealthy}, {probe(nil, nothing), unhealthy}, up,
 		},

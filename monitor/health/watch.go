@@ -52,11 +52,11 @@ type Watch struct {
 	Driver Driver
 	GPUs   []sharing.GPUID
 	Log    *slog.Logger
-	// Tell is called with each change, never twice at once; reason has the remedy in it.
-	Tell func(gpu sharing.GPUID, h sharing.Health, reason string)
-	// TellInstance is Tell for a MIG instance with a fault that left the rest of its GPU alone. The instance is
+	// Report is called with each change, never twice at once; reason has the remedy in it.
+	Report func(gpu sharing.GPUID, h sharing.Health, reason string)
+	// ReportInstance is Report for a MIG instance with a fault that left the rest of its GPU alone. The instance is
 	// unhealthy until as many clean probes of the GPU. If nil, such faults count for the whole GPU.
-	TellInstance func(in Instance, h sharing.Health, reason string)
+	ReportInstance func(in Instance, h sharing.Health, reason string)
 	// Fault counts each XID event, also those of applications; gpu is empty if the driver does not name it. It may be
 	// nil.
 	Fault func(gpu sharing.GPUID, xid uint64, class Class)
@@ -90,7 +90,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		if m := w.Machines[id]; m == nil {
 			w.Machines[id] = &Machine{}
 		} else if s := m.State(); s.Health != sharing.HealthUnknown {
-			w.Tell(id, s.Health, s.String())
+			w.Report(id, s.Health, s.String())
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -198,7 +198,7 @@ func (w *Watch) fault(x XID) {
 	if w.Fault != nil {
 		w.Fault(id, xid, Classify(xid))
 	}
-	if id != "" && x.GI != WholeGPU && w.TellInstance != nil && staysInside(xid) {
+	if id != "" && x.GI != WholeGPU && w.ReportInstance != nil && staysInside(xid) {
 		w.wound(Instance{id, x.GI}, xid)
 		return
 	}
@@ -225,7 +225,7 @@ func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 		w.Log.Warn("GPU stopped accepting grants", "gpu", string(id), "health", s.Health.String(), "reason", s.Reason,
 			"remedy", s.Remedy)
 	}
-	w.Tell(id, s.Health, s.String())
+	w.Report(id, s.Health, s.String())
 }
 
 // wound takes a fault of a MIG instance.
@@ -266,5 +266,5 @@ func (w *Watch) tellInstance(in Instance, s State) {
 	w.Log.Warn("health of MIG instance changed", "gpu", string(in.GPU), "gi", in.GI, "health", s.Health.String(),
 		"reason",
 		s.Reason)
-	w.TellInstance(in, s.Health, s.String())
+	w.ReportInstance(in, s.Health, s.String())
 }

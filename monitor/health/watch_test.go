@@ -79,8 +79,8 @@ func start(t *testing.T, d *fakeDriver, gpus ...sharing.GPUID) (<-chan change, <
 	last, done := make(chan change, 100), make(chan error, 1)
 	w := &Watch{
 		Driver: d, GPUs: gpus, Log: slog.New(slog.DiscardHandler),
-		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
-		Every: 5 * time.Millisecond, Deadline: 20 * time.Millisecond,
+		Report: func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
+		Every:  5 * time.Millisecond, Deadline: 20 * time.Millisecond,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	joined := make(chan struct{})
@@ -114,7 +114,7 @@ func TestAFaultMarksOneGPUAndItComesBack(t *testing.T) {
 	await(t, last, change{"a", sharing.HealthOK})
 	d.xids <- change{"b", 48}
 	await(t, last, change{"b", sharing.HealthUnhealthy})
-	d.xids <- change{"nobody", 48} // a GPU that is not watched is no crash
+	d.xids <- change{"no-one", 48} // a GPU that is not watched is no crash
 	d.set(func() { d.hangs["a"] = true })
 	await(t, last, change{"a", sharing.HealthSuspect})
 }
@@ -130,9 +130,9 @@ func TestAFaultOfAnInstance(t *testing.T) {
 	last, instances := make(chan change, 100), make(chan faulty, 100)
 	w := &Watch{
 		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler), Every: 5 * time.Millisecond,
-		Deadline:     time.Second,
-		Tell:         func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
-		TellInstance: func(in Instance, h sharing.Health, _ string) { instances <- faulty{in, h} },
+		Deadline:       time.Second,
+		Report:         func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
+		ReportInstance: func(in Instance, h sharing.Health, _ string) { instances <- faulty{in, h} },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -163,7 +163,7 @@ func TestAFaultOfAnInstance(t *testing.T) {
 		}
 	}
 	if len(instances) > 0 {
-		t.Errorf("told more: %v", <-instances)
+		t.Errorf("reported more: %v", <-instances)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestAFaultOutlivesAWatch(t *testing.T) {
 	w := &Watch{
 		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler),
 		Machines: map[sharing.GPUID]*Machine{"a": broken},
-		Tell:     func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} }, Every: time.Hour,
+		Report:   func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} }, Every: time.Hour,
 		Deadline: time.Second,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -233,7 +233,7 @@ func TestABurstIsCoalesced(t *testing.T) {
 	w := &Watch{
 		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.NewTextHandler(&out, nil)), Every: time.Hour,
 		Deadline: time.Second,
-		Tell:     func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
+		Report:   func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
 		Fault:    func(_ sharing.GPUID, xid uint64, _ Class) { counted[xid]++ },
 	}
 	ctx, cancel := context.WithCancel(t.Context())

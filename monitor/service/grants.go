@@ -60,7 +60,8 @@ func (g *grants) follow(ctx context.Context, dir string) error {
 		g.fresh = false
 		return nil
 	}
-	_ = nodeclient.Follow(ctx, dir, pictureEvery, see, away) // it ends with ctx, and neither function has errors
+	_ = nodeclient.WatchReconnecting(ctx, dir, pictureEvery, see,
+		away) // it ends with ctx, and neither function has errors
 	return nil
 }
 

@@ -33,24 +33,24 @@ func TestGrantsOfAPicture(t *testing.T) {
 		{Id: "k3", PodNamespace: "ml", PodName: "p", PodUid: "old", Container: "c"},
 		{Id: "k4", PodNamespace: "ml", PodName: "p", PodUid: "new", Container: "c"},
 	}})
-	lease := func(id, dir string, f ...attribution.Share) attribution.Attachment {
+	active := func(id, dir string, f ...attribution.Share) attribution.Attachment {
 		return attribution.Attachment{Grant: id, Cgroup: dir, Shares: f}
 	}
 	want := map[string]collect.Grant{
 		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small",
-			Attachment: lease("k1", "/cg/k1", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"}}),
+			Attachment: active("k1", "/cg/k1", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"}}),
 			Caps: []collect.Cap{{Memory: 10, Burst: 5, Percent: 25,
 				Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond,
 					Watched: true}}}},
-		"k2": {ID: "k2", Name: "k2", Attachment: lease("k2", "", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"},
+		"k2": {ID: "k2", Name: "k2", Attachment: active("k2", "", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"},
 			Whole: true}), Caps: []collect.Cap{{}}},
-		"k5": {ID: "k5", Name: "k5", Attachment: lease("k5", "",
+		"k5": {ID: "k5", Name: "k5", Attachment: active("k5", "",
 			attribution.Share{GPU: sharing.GPURef{UUID: "GPU-1", Instance: sharing.InstanceRef{Profile: "1g.10gb",
 				Start: 2}}}), Caps: []collect.Cap{{Memory: 10}}},
 		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c",
-			Attachment: lease("k3", "")},
+			Attachment: active("k3", "")},
 		"k4": {ID: "k4", Name: "ml/p/c#k4", Namespace: "ml", Pod: "p", PodUID: "new", Container: "c",
-			Attachment: lease("k4", "")},
+			Attachment: active("k4", "")},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

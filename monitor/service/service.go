@@ -28,7 +28,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/servemetrics"
 	"github.com/kerf-gpu/kerf/monitor/collect"
@@ -143,7 +143,7 @@ func (m *monitor) run(ctx context.Context) error {
 		}
 		return err
 	}
-	others := quiet.Dir(filepath.Join(m.Dir, quietDir))
+	others := quiesce.Dir(filepath.Join(m.Dir, quietDir))
 	if err := os.MkdirAll(string(others), 0o700); err != nil { // it has to be there before the agent asks
 		m.Log.Warn("failed to serve release requests of kerf-agent", "error", err.Error())
 	}
@@ -153,7 +153,7 @@ func (m *monitor) run(ctx context.Context) error {
 			m.Log.Warn("failed to close the locks of GPUs", "error", err.Error())
 		}
 	}()
-	hub, grants, nvml := collect.NewHub(), newGrants(m.Log), source.NewNVML(m.Libraries, reader, m.Log)
+	hub, grants, nvml := collect.NewBroadcaster(), newGrants(m.Log), source.NewNVML(m.Libraries, reader, m.Log)
 	g, ctx := errgroup.WithContext(ctx)
 	var gpus collect.Source = nvml
 	if m.DCGM {
@@ -161,13 +161,16 @@ func (m *monitor) run(ctx context.Context) error {
 		g.Go(func() error { return d.Stream(ctx) })
 		gpus = d
 	}
-	c := collect.New(collect.Options{Source: gpus, Grants: grants, Processes: processes{deaths, hierarchy}, Hub: hub,
-		Log: m.Log, Interval: m.Interval})
-	g.Go(func() error { return nvml.Follow(ctx) })
+	c := collect.New(collect.Options{Source: gpus, Grants: grants, Processes: processes{deaths, hierarchy},
+		Broadcaster: hub,
+		Log:         m.Log, Interval: m.Interval})
+	g.Go(func() error { return nvml.Run(ctx) })
 	g.Go(func() error { return grants.follow(ctx, m.Dir) })
 	g.Go(func() error { return c.Run(ctx) })
 	if web != nil {
-		g.Go(func() error { return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), shares, hub) })
+		g.Go(func() error {
+			return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), shares, hub, nvml.Stuck)
+		})
 	}
 	g.Go(func() error { return stream.New(hub).Serve(ctx, shares[shareStream].Listen(unix, serve.Rules{})) })
 	g.Go(func() error {
@@ -177,9 +180,10 @@ func (m *monitor) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serveHTTP answers /metrics and /healthz until ctx ends.
+// serveHTTP answers /metrics and /healthz until ctx ends. The function stuck says why the program should be started
+// again.
 func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map[string]*serve.Share,
-	hub *collect.Hub) error {
+	hub *collect.Broadcaster, stuck func() string) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(servemetrics.New(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector())
@@ -192,6 +196,10 @@ func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map
 		s := hub.Latest()
 		if s == nil || time.Since(s.At) > 10*time.Second+5*m.Interval {
 			http.Error(w, "no sample of late", http.StatusServiceUnavailable)
+			return
+		}
+		if why := stuck(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")

@@ -85,7 +85,7 @@ func (m *monitor) give(path string) error {
 // askers finds out which cgroup the process at the other end of a connection is in.
 type askers struct {
 	hierarchy cgroup.Hierarchy
-	hub       *collect.Hub
+	hub       *collect.Broadcaster
 }
 
 // identify names the tenant at the other end of a connection, and returns what answers it. All who have no grant are

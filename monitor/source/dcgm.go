@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/dcgm"
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -217,7 +217,7 @@ func (s *DCGM) use(ctx context.Context) (err error) {
 
 // uuids are those of the GPUs that are known, and the driver's library, which DCGM has open.
 func (s *DCGM) uuids() []sharing.GPUID {
-	out := []sharing.GPUID{quiet.Library}
+	out := []sharing.GPUID{quiesce.Library}
 	for _, g := range s.GPUs() {
 		out = append(out, g.UUID)
 	}

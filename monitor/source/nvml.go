@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -38,12 +38,14 @@ const (
 type NVML struct {
 	paths []string
 	// quiet is asked before a GPU is: the agent may be changing its MIG instances.
-	quiet *quiet.Reader
+	quiet *quiesce.Reader
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	lib  *nvml.Library
-	gpus map[sharing.GPUID]nvmlGPU
+	mu  sync.Mutex
+	lib *nvml.Library
+	// stuck says why a driver that was in use is not found; empty before the first one, and while the agent asks.
+	stuck string
+	gpus  map[sharing.GPUID]nvmlGPU
 	// last are the last answers, by GPU.
 	last map[sharing.GPUID]answer
 	// stocked is when all of the GPUs was asked for.
@@ -69,7 +71,7 @@ type nvmlGPU struct {
 }
 
 // NewNVML makes a source that looks for NVML's library at paths, and asks quiet before it asks the driver about a GPU.
-func NewNVML(paths []string, quiet *quiet.Reader, log *slog.Logger) *NVML {
+func NewNVML(paths []string, quiet *quiesce.Reader, log *slog.Logger) *NVML {
 	return &NVML{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{},
 		last: map[sharing.GPUID]answer{}}
 }
@@ -99,14 +101,15 @@ func (s *NVML) GPUs() []collect.Info {
 	return all
 }
 
-// Follow uses the driver while there is one, and looks for it while there is none.
-func (s *NVML) Follow(ctx context.Context) error {
+// Run uses the driver while there is one, and looks for it while there is none.
+func (s *NVML) Run(ctx context.Context) error {
 	said := ""
 	for {
 		err := s.use(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the monitor is stopping; the error is only of that
 		}
+		s.lost(err)
 		if text := err.Error(); text != said {
 			s.log.Warn("failed to find a driver, will retry", "reason", text)
 			said = text
@@ -124,7 +127,7 @@ func (s *NVML) use(ctx context.Context) (err error) {
 	// The agent may have to reset a GPU; then no other process may have the library open.
 	h := newHolds(s.quiet)
 	defer h.release()
-	if err := h.on([]sharing.GPUID{quiet.Library}); err != nil {
+	if err := h.on([]sharing.GPUID{quiesce.Library}); err != nil {
 		return err
 	}
 	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: s.paths, ReadOnly: true, Log: s.log})
@@ -152,7 +155,7 @@ func (s *NVML) use(ctx context.Context) (err error) {
 			case <-t.C:
 				due = true
 			case <-ask.C:
-				if err := h.on([]sharing.GPUID{quiet.Library}); err != nil {
+				if err := h.on([]sharing.GPUID{quiesce.Library}); err != nil {
 					return err
 				}
 			}
@@ -204,7 +207,7 @@ func (s *NVML) takeStock(ctx context.Context, lib *nvml.Library) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lib, s.gpus = lib, found
+	s.lib, s.gpus, s.stuck = lib, found, ""
 	if whole {
 		s.stocked = time.Now()
 	}
@@ -269,7 +272,7 @@ func (s *NVML) read(ctx context.Context, gpu collect.Info, known elsewhere) coll
 		return collect.Reading{Err: err}
 	}
 	defer done()
-	ask := nvml.Ask{Instances: g.mig, Skip: func(x nvml.Sensor) bool {
+	ask := nvml.TelemetryRequest{Instances: g.mig, Skip: func(x nvml.Sensor) bool {
 		f, _ := fieldOf(x)
 		_, there := known.better[f]
 		return there

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -174,15 +174,15 @@ func devicesOf(instances []instance, memory []nvml.InstanceMemory) []attribution
 const askedEvery = 200 * time.Millisecond
 
 // errAsked ends what holds GPUs because the agent wants one for itself.
-var errAsked = errors.New("kerf-agent asks for a GPU")
+var errAsked = errors.New("kerf-agent requests a GPU")
 
 // holds are the GPUs that something reads for as long as it runs.
 type holds struct {
-	dir  *quiet.Reader
+	dir  *quiesce.Reader
 	done map[sharing.GPUID]func()
 }
 
-func newHolds(dir *quiet.Reader) *holds { return &holds{dir, map[sharing.GPUID]func(){}} }
+func newHolds(dir *quiesce.Reader) *holds { return &holds{dir, map[sharing.GPUID]func(){}} }
 
 // on takes part for these GPUs, those that it has already among them. The error wraps errAsked when one is asked for.
 func (h *holds) on(gpus []sharing.GPUID) error {

@@ -4,6 +4,9 @@
 package source
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 
@@ -82,7 +85,22 @@ func TestProcessesThatAreAsBefore(t *testing.T) {
 			t.Errorf("%s (-of nothing before +got):\n%s", name, d)
 		}
 		if got = append(got, attribution.Process{PID: 11}); cmp.Diff(kept, first) != "" {
-			t.Errorf("%s: what was told before is now %+v, with %+v", name, first, got)
+			t.Errorf("%s: what was reported before is now %+v, with %+v", name, first, got)
 		}
+	}
+}
+
+// A driver that was in use and does not come back needs a new start, but not while the agent keeps it closed.
+func TestStuck(t *testing.T) {
+	s, away := NewNVML(nil, nil, slog.New(slog.DiscardHandler)), errors.New("no driver")
+	if s.lost(away); s.Stuck() != "" {
+		t.Errorf("without a driver before: %q", s.Stuck())
+	}
+	s.gpus["GPU-1"] = nvmlGPU{}
+	if s.lost(fmt.Errorf("open: %w", errAsked)); s.Stuck() != "" {
+		t.Errorf("while the agent asks: %q", s.Stuck())
+	}
+	if s.lost(away); s.Stuck() == "" {
+		t.Error("a driver that is away is not noticed")
 	}
 }

@@ -18,7 +18,7 @@ import (
 func BenchmarkSample(b *testing.B) {
 	s := &collect.Snapshot{Seq: 1, At: time.Unix(1_700_000_000, 0), Source: "dcgm", Driver: "580.95.05", Agent: true,
 		Grants: map[string]collect.Grant{}}
-	var leases []attribution.Attachment
+	var attachments []attribution.Attachment
 	living := map[string]bool{}
 	for g := range 8 {
 		for i := range 7 {
@@ -28,10 +28,10 @@ func BenchmarkSample(b *testing.B) {
 					{GPU: sharing.GPURef{UUID: uuid, Instance: sharing.InstanceRef{Profile: "1g.18gb", Start: i}}}}}
 			s.Grants[id] = collect.Grant{ID: id, Name: "ml/" + id + "/main", Namespace: "ml", Pod: id,
 				Container: "main", Level: "hardware", Attachment: l, Caps: []collect.Cap{{Memory: 18 * sharing.GiB}}}
-			leases, living[id] = append(leases, l), true
+			attachments, living[id] = append(attachments, l), true
 		}
 	}
-	var tally attribution.Tally
+	var tally attribution.Accumulator
 	for g := range 8 {
 		uuid := sharing.GPUID(fmt.Sprintf("GPU-%036d", g))
 		d := attribution.Device{GPU: uuid, Memory: attribution.Known(100 * sharing.GiB),
@@ -44,7 +44,7 @@ func BenchmarkSample(b *testing.B) {
 				SM:      attribution.Known(attribution.Ratio(0.5)), DRAM: attribution.Known(attribution.Ratio(0.2)),
 			})
 		}
-		use := attribution.Attribute(d, leases)
+		use := attribution.Attribute(d, attachments)
 		tally.Add([]attribution.Sample{use}, time.Second, living)
 		totals := map[attribution.Place]attribution.Total{}
 		for _, u := range use.Grants {

@@ -161,7 +161,7 @@ func amount[T attribution.Quantity](a attribution.Amount[T]) *telemetryapi.Amoun
 // Own answers one caller with its numbers. GET / is the newest sample as JSON of the telemetry API, with the usage and
 // caps of the caller's pod alone. The caller's cgroup, as the kernel reports it, is dir. Nothing that the caller sends
 // changes whose numbers it gets.
-func Own(hub *collect.Hub, dir string) http.Handler {
+func Own(hub *collect.Broadcaster, dir string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		snapshot := hub.Latest()
@@ -188,7 +188,7 @@ func Own(hub *collect.Hub, dir string) http.Handler {
 
 // Tenant names the pod, or the grant of no pod, of a process in that cgroup. It is the same for all callers that get
 // the same answer from Own, and empty without a grant in the newest sample.
-func Tenant(hub *collect.Hub, dir string) string {
+func Tenant(hub *collect.Broadcaster, dir string) string {
 	s := hub.Latest()
 	if s == nil {
 		return ""

@@ -34,17 +34,17 @@ func TestOwn(t *testing.T) {
 	}}
 	d := attribution.Device{GPU: "GPU-0", Memory: attribution.Known(sharing.GiB),
 		SM: attribution.Known(attribution.Ratio(1)), Listed: true}
-	var leases []attribution.Attachment
+	var attachments []attribution.Attachment
 	for _, g := range s.Grants {
-		leases = append(leases, g.Attachment)
+		attachments = append(attachments, g.Attachment)
 	}
 	s.GPUs = []collect.GPU{
 		{Info: collect.Info{UUID: "GPU-0", Model: "H100"}, Device: d,
 			Fields: map[collect.Field]float64{collect.FieldPower: 300, collect.FieldTemperature: 50},
-			Use:    attribution.Attribute(d, leases)},
+			Use:    attribution.Attribute(d, attachments)},
 		{Info: collect.Info{UUID: "GPU-1", Index: 1}, Err: sharing.ErrLost},
 	}
-	hub := collect.NewHub()
+	hub := collect.NewBroadcaster()
 	ask := func(dir, path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		Own(hub, dir).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
@@ -64,7 +64,7 @@ func TestOwn(t *testing.T) {
 		"a process that is no pod's":           {"/cg/run", []string{"run"}},
 		"an unmanaged process":                 {"/user", nil},
 		"above all":                            {"/cg", nil},
-		"nobody knows where":                   {"", nil},
+		"no one knows where":                   {"", nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

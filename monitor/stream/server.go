@@ -29,7 +29,7 @@ const (
 // Server answers the telemetry API.
 type Server struct {
 	telemetryapi.UnimplementedTelemetryServer
-	hub *collect.Hub
+	hub *collect.Broadcaster
 
 	// made are the newest snapshot's messages by what their readers want, and seq is its number: each is made and
 	// encoded once.
@@ -39,7 +39,7 @@ type Server struct {
 }
 
 // New makes a server over a hub.
-func New(hub *collect.Hub) *Server { return &Server{hub: hub} }
+func New(hub *collect.Broadcaster) *Server { return &Server{hub: hub} }
 
 // Serve answers on l until ctx ends, and closes l.
 func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {

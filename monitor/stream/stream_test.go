@@ -80,9 +80,9 @@ func (node) Cgroup(pid int) (string, error) {
 // newNode serves it; samples are taken by Cycle.
 func newNode(t *testing.T) node {
 	t.Helper()
-	hub := collect.NewHub()
+	hub := collect.NewBroadcaster()
 	n := node{}
-	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Broadcaster: hub, Log: discard()})
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -206,9 +206,9 @@ func TestFilters(t *testing.T) {
 
 // Readers that want the same share one message, and no reader gets another's.
 func TestReadersShare(t *testing.T) {
-	hub := collect.NewHub()
+	hub := collect.NewBroadcaster()
 	n := node{}
-	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Broadcaster: hub, Log: discard()})
 	n.Cycle(t.Context())
 	first := hub.Latest()
 	n.Cycle(t.Context())
@@ -264,9 +264,9 @@ func TestIntervals(t *testing.T) {
 
 // TestASlowReaderIsToldWhatItMissed lets a server whose reader does not read go on.
 func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
-	hub := collect.NewHub()
+	hub := collect.NewBroadcaster()
 	n := node{}
-	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
+	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Broadcaster: hub, Log: discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &slow{ctx: ctx, got: make(chan *telemetryapi.Sample), sends: make(chan struct{}, 100)}
 	done := make(chan error, 1)

@@ -21,7 +21,7 @@ import (
 // budget puts it off; what goes, or is another pod by now, is left alone.
 func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
 	stuck := []gpunode.PendingPod{{PodUID: "uid-p", Namespace: "ns", Pod: "p",
-		Reason: "40GiB asked, the most free on one GPU is 19GiB"}}
+		Reason: "40GiB requested, the most free on one GPU is 19GiB"}}
 	for name, tc := range map[string]struct {
 		change func(p *corev1.Pod, w *world)
 		want   []string
@@ -63,10 +63,10 @@ func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
 				at(20 * time.Second)
 			}
 			if got := w.handle.client; !slices.Equal(got.evicted, tc.want) || got.asked != tc.asked {
-				t.Errorf("evicted %q, asked for %d times", got.evicted, got.asked)
+				t.Errorf("evicted %q, requested %d times", got.evicted, got.asked)
 			}
 			want := []string{"p Warning GPUPlacementTimeout: Node n0 could not place the pod for 1m0s " +
-				"(placementTimeout is 1m0s): 40GiB asked, the most free on one GPU is 19GiB"}
+				"(placementTimeout is 1m0s): 40GiB requested, the most free on one GPU is 19GiB"}
 			if tc.want == nil {
 				want = nil
 			}
@@ -96,6 +96,6 @@ func TestOneOfTwoEvicts(t *testing.T) {
 		}
 	}
 	if !slices.Equal(client.evicted, []string{"p"}) || len(said.said) != 1 || client.asked < 2 {
-		t.Errorf("evicted %q, asked for %d times, said %q", client.evicted, client.asked, said.said)
+		t.Errorf("evicted %q, requested %d times, said %q", client.evicted, client.asked, said.said)
 	}
 }

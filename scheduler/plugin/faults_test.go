@@ -123,8 +123,9 @@ func TestGPUThatIsLostWhileReserved(t *testing.T) {
 // A plan that no scheduler made, for a full GPU or one of another node, accounts for what its node will choose in
 // truth.
 func TestForgedPlacement(t *testing.T) {
-	for name, forged := range map[string]string{"no room": uuid(0, 0), "another node's": uuid(1, 0), "no GPU": "GPU-0",
-		"two": uuid(0, 0) + "," + uuid(0, 1)} {
+	for name, forged := range map[string]string{"not enough free": uuid(0, 0), "another node's": uuid(1, 0),
+		"no GPU": "GPU-0",
+		"two":    uuid(0, 0) + "," + uuid(0, 1)} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.report(0, claim{"x", 0, 60})
@@ -188,8 +189,8 @@ func TestRoomThatIsGoneAtReserve(t *testing.T) {
 		nodes       int
 		first, then []string
 	}{
-		"other room": {2, []string{"ns/p"}, []string{"ns/p"}},
-		"no room":    {1, nil, []string{"ns/p"}},
+		"other room":      {2, []string{"ns/p"}, []string{"ns/p"}},
+		"not enough free": {1, nil, []string{"ns/p"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p := newWorld(t, tc.nodes), podOf("p", 60)

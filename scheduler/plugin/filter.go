@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ const stateKey fwk.StateKey = Name
 
 // cycle is what a scheduling cycle knows of its pod.
 type cycle struct {
-	want scheduler.Want
+	want scheduler.PodRequest
 	// ifs are the changes that the framework has thought of, by node.
 	ifs map[string]scheduler.WhatIf
 	// scores are those of the nodes that have room; the framework asks for none where there is only one.
@@ -47,7 +48,7 @@ func (c *cycle) Clone() fwk.StateData {
 	return &out
 }
 
-// cycleOf is nil for a pod that asks for nothing of Kerf's.
+// cycleOf is nil for a pod that requests nothing of Kerf's.
 func cycleOf(state fwk.CycleState) *cycle {
 	data, err := state.Read(stateKey)
 	if err != nil {
@@ -56,6 +57,11 @@ func cycleOf(state fwk.CycleState) *cycle {
 	c, _ := data.(*cycle)
 	return c
 }
+
+// noGangs is why a pod of a PodGroup waits if gangs are disabled. Placed alone it would occupy a GPU and wait for its
+// gang.
+const noGangs = "the pod is in PodGroup %q, and kerf-scheduler has gangs disabled; gangs need Kubernetes 1.37 and " +
+	"--feature-gates=GenericWorkload=true of API server and kerf-scheduler"
 
 // PreFilter implements fwk.PreFilterPlugin. If the node of the pod is known at once, only that node remains.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
@@ -69,6 +75,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, oneLineErrors(err))
 	case !ok:
 		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if group := groupName(pod); group != "" && !p.gangs {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(noGangs, group))
 	}
 	if err := p.core.ready(); err != nil {
 		return nil, fwk.AsStatus(err)
@@ -119,7 +128,7 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 		return nil
 	}
 	uid, change := string(removed.GetPod().UID), c.ifs[node.Node().Name]
-	if i := slices.IndexFunc(change.With, func(w scheduler.Want) bool { return w.UID == uid }); i >= 0 {
+	if i := slices.IndexFunc(change.With, func(w scheduler.PodRequest) bool { return w.UID == uid }); i >= 0 {
 		change.With = slices.Delete(change.With, i, i+1)
 	} else {
 		change.Without = append(change.Without, uid)
@@ -131,7 +140,7 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 func (c *core) holds(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.Holds(uid)
+	return c.state.HasPod(uid)
 }
 
 // Filter implements fwk.FilterPlugin.
@@ -147,7 +156,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	switch {
 	case v.Reason == scheduler.Fits:
 		return nil
-	case v.Reason.Waits():
+	case v.Reason.IsPending():
 		return fwk.NewStatus(fwk.Unschedulable, v.Reason.String())
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason.String())

@@ -162,7 +162,7 @@ func (c *core) nodes() cache.ResourceEventHandler {
 	return handlers(func(n *corev1.Node) {
 		m := machineOf(n)
 		if old, ok := known[n.Name]; ok && old.CPU == m.CPU && old.Memory == m.Memory &&
-			maps.Equal(old.Offers, m.Offers) {
+			maps.Equal(old.Allocatable, m.Allocatable) {
 			return
 		}
 		known[n.Name] = m
@@ -176,10 +176,10 @@ func (c *core) nodes() cache.ResourceEventHandler {
 func machineOf(n *corev1.Node) scheduler.Machine {
 	a := n.Status.Allocatable
 	m := scheduler.Machine{CPU: cluster.Milli(a.Cpu().MilliValue()), Memory: sharing.Bytes(max(0, a.Memory().Value())),
-		Offers: map[string]int64{}}
+		Allocatable: map[string]int64{}}
 	for name, q := range a {
 		if strings.HasPrefix(string(name), sharing.Domain+"/") {
-			m.Offers[string(name)] = q.Value()
+			m.Allocatable[string(name)] = q.Value()
 		}
 	}
 	return m
@@ -209,7 +209,7 @@ func (c *core) pods() cache.ResourceEventHandler {
 		c.lost.leave(p)
 		c.change(p.Spec.NodeName, func() {
 			c.waiting.remove(p.UID)
-			c.state.Gone(string(p.UID), c.now())
+			c.state.PodRemoved(string(p.UID), c.now())
 		})
 	})
 }
@@ -242,12 +242,12 @@ func (c *core) changed(p *corev1.Pod) {
 // change makes a change to the cluster state of one node, and retries those pods that fit there now.
 func (c *core) change(node string, do func()) {
 	c.mu.Lock()
-	before := scheduler.Room{}
+	before := scheduler.Capacity{}
 	if c.waiting.gangs > 0 {
-		before = c.state.Room(node, c.now())
+		before = c.state.Capacity(node, c.now())
 	}
 	do()
-	more := c.waiting.gangs > 0 && c.state.Room(node, c.now()).More(before)
+	more := c.waiting.gangs > 0 && c.state.Capacity(node, c.now()).More(before)
 	c.mu.Unlock()
 	c.wake(node, more)
 }
@@ -299,16 +299,16 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 
 // offersGPUs is a hint: a node without GPUs helps no pod that waits for one.
 func offersGPUs(_ klog.Logger, _ *corev1.Pod, _, now any) (fwk.QueueingHint, error) {
-	if n, ok := of[*corev1.Node](now); ok && len(machineOf(n).Offers) == 0 {
+	if n, ok := of[*corev1.Node](now); ok && len(machineOf(n).Allocatable) == 0 {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
 }
 
-// SignPod implements fwk.SignPlugin: pods that ask for GPUs are never handled alike, since each changes what is free.
+// SignPod implements fwk.SignPlugin: pods that request GPUs are never handled alike, since each changes what is free.
 func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if asks(pod) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "asks for a GPU")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "requests a GPU")
 	}
 	return nil, nil
 }

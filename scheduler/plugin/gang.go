@@ -137,8 +137,8 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 
 // wantsOf are the requests of those pods that request something of Kerf. Errors are reported where each pod is
 // evaluated alone.
-func wantsOf(ctx context.Context, pods []*corev1.Pod) []scheduler.Want {
-	var out []scheduler.Want
+func wantsOf(ctx context.Context, pods []*corev1.Pod) []scheduler.PodRequest {
+	var out []scheduler.PodRequest
 	for _, pod := range pods {
 		switch w, ok, err := wantOf(pod); {
 		case err != nil:

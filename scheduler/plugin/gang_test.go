@@ -177,7 +177,7 @@ func TestGangWaits(t *testing.T) {
 	w.Unreserve(t.Context(), s, pods[0], "n0")
 	_, status := w.PodGroupPostFilter(t.Context(), nil, group{pods: pods}, nil)
 	if status.Code() != fwk.UnschedulableAndUnresolvable ||
-		status.Message() != "2 pods need room at once, and there is room for 1 of them" {
+		status.Message() != "2 pods must fit at once, and 1 of them fit" {
 		t.Errorf("%v: %q", status.Code(), status.Message())
 	}
 	w.report(0, claim{"x", 0, 60}, claim{"y", 1, 10}) // nothing new

@@ -179,7 +179,7 @@ func TestAGangEndsTogether(t *testing.T) {
 			nil},
 		"said of what still runs": {gangOfAtLeast(3), "n2",
 			func(_ *world, a *gangAPI) { a.pods["train-0"].DeletionTimestamp = &metav1.Time{Time: faultTime} }, nil},
-		"nobody knows the pod": {gangOfAtLeast(3), "n0",
+		"no one knows the pod": {gangOfAtLeast(3), "n0",
 			func(_ *world, a *gangAPI) { delete(a.pods, "train-0") }, nil},
 		"it left too long ago": {gangOfAtLeast(3), "n0",
 			func(w *world, a *gangAPI) { w.leaves(a, "train-0"); w.clock = w.clock.Add(leftFor + 1) }, nil},

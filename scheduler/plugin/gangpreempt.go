@@ -18,7 +18,7 @@ import (
 
 // preemptGang preempts less important pods for a gang, all of which then fits, and returns where its pods will be;
 // nil if that is impossible. All plugins check the result before any pod ends.
-func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants []scheduler.Want,
+func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants []scheduler.PodRequest,
 	schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	no := fwk.NewStatus(fwk.Unschedulable)
 	gang := group.GetUnscheduledPods()

@@ -69,7 +69,7 @@ func TestGangPreempts(t *testing.T) {
 			nil, fwk.UnschedulableAndUnresolvable},
 		"they go already": {func(w *world, _ []*corev1.Pod) {
 			for _, uid := range []string{"uid-a", "uid-d"} {
-				w.core.state.Gone(uid, w.clock)
+				w.core.state.PodRemoved(uid, w.clock)
 			}
 		}, nil, nil, fwk.Success},
 	} {
@@ -101,7 +101,7 @@ func TestGangPreempts(t *testing.T) {
 			_, status := w.PodGroupPostFilter(t.Context(), nil, group{pods: gang},
 				func(context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
 					asked++
-					var wants []scheduler.Want
+					var wants []scheduler.PodRequest
 					for _, p := range gang {
 						want, _, _ := wantOf(p)
 						wants = append(wants, want)
@@ -127,8 +127,8 @@ func TestGangPreempts(t *testing.T) {
 	}
 }
 
-// wanted is what a pod asks for.
-func (w *world) wanted(p *corev1.Pod) scheduler.Want {
+// wanted is what a pod requests.
+func (w *world) wanted(p *corev1.Pod) scheduler.PodRequest {
 	w.Helper()
 	want, ok, err := wantOf(p)
 	if !ok || err != nil {

@@ -58,7 +58,7 @@ func TestKeptGPUNode(t *testing.T) {
 	status.Cordon(gpunode.Spec{CordonedGPUs: []gpunode.Cordon{{UUID: "GPU-1", Reason: "fan"}}})
 	if d := cmp.Diff(status, n.status); d != "" || n.unread != nil || n.specUnread != nil ||
 		n.status.GPUs[1].Cordoned == "" {
-		t.Errorf("%v, %v, cordoned %q, -told +kept:\n%s", n.unread, n.specUnread, n.status.GPUs[1].Cordoned, d)
+		t.Errorf("%v, %v, cordoned %q, -read +kept:\n%s", n.unread, n.specUnread, n.status.GPUs[1].Cordoned, d)
 	}
 	if key, err := cache.MetaNamespaceKeyFunc(n); err != nil || key != "n0" || n.UID != "u0" ||
 		n.ResourceVersion != "7" {

@@ -47,7 +47,7 @@ func migPod(name, profile string) *corev1.Pod {
 	return p
 }
 
-// A pod that asks for a MIG instance is bound with its place; the next one for the whole GPU waits, and hears for what.
+// A pod that requests a MIG instance is bound with its place; the next one for the whole GPU waits, and hears for what.
 func TestInstanceOnTheBinding(t *testing.T) {
 	w := newWorld(t, 1)
 	w.migNode("n7")

@@ -22,9 +22,12 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/kerf-gpu/kerf/internal/kube/podspec"
+	"github.com/kerf-gpu/kerf/scheduler/placeholder"
 	"github.com/kerf-gpu/kerf/scheduler/rules"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -54,6 +57,11 @@ type Args struct {
 	// GangDomains are labels of nodes, the closest first. A gang stays on nodes with one value of the first label for
 	// which that is possible. Empty: the policy alone decides.
 	GangDomains []string `yaml:"gangDomains"`
+	// Defragmentation has pods moved so that pending pods fit; off by default.
+	Defragmentation DefragArgs `yaml:"defragmentation"`
+	// Placeholders is the namespace of the agents. For pods that a node autoscaler adds no node for by itself, there
+	// are placeholders in it; empty: none.
+	Placeholders string `yaml:"placeholders"`
 }
 
 // core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
@@ -87,6 +95,8 @@ type Plugin struct {
 	preemptor *preemptor
 	// domains are the labels that a gang is to be kept within.
 	domains []string
+	// gangs is true if kube-scheduler's feature gate has the pods of a PodGroup placed together.
+	gangs bool
 }
 
 // newPlugin returns one of several plugins that share the core.
@@ -95,6 +105,7 @@ func newPlugin(c *core, handle fwk.Handle, domains []string,
 	return &Plugin{
 		binder: binder{core: c, handle: handle}, core: c, handle: handle,
 		preemptor: &preemptor{core: c, handle: handle, budgets: budgets}, domains: domains,
+		gangs: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
 	}
 }
 
@@ -155,7 +166,7 @@ func NewFactory(register rules.Register) Factory {
 			if err := c.follow(ctx, handle); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
-			if err := c.rules.Follow(ctx, args.sources(), handle.ClientSet(), seen, event, c.listed); err != nil {
+			if err := c.rules.Watch(ctx, args.sources(), handle.ClientSet(), seen, event, c.listed); err != nil {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
 			c.running.Go(func() { c.pacer.run(ctx, pause) })
@@ -172,6 +183,14 @@ func NewFactory(register rules.Register) Factory {
 					}}
 				c.running.Go(func() { repeat(ctx, evictEvery, e.look) })
 			}
+			if err := c.defragment(ctx, handle.KubeConfig(), args.Defragmentation); err != nil {
+				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
+			}
+			if args.Placeholders != "" {
+				c.running.Go(func() {
+					repeat(ctx, placeholder.Every, c.placeholders(args.Placeholders, handle).Reconcile)
+				})
+			}
 			shared = c
 		}
 		budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
@@ -184,7 +203,7 @@ func NewFactory(register rules.Register) Factory {
 
 func newCore(now func() time.Time, register rules.Register) (*core, error) {
 	c := &core{now: now, state: scheduler.New(), pacer: newPacer(), lost: newLosses(now)}
-	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
+	c.waiting = newWaiters(now, func(w scheduler.PodRequest, node string) bool {
 		return c.state.Fit(w, node, now()).Reason == scheduler.Fits
 	})
 	var err error
@@ -240,6 +259,9 @@ func readArgs(raw runtime.Object) (Args, error) {
 		if args.PlacementTimeout < 0 {
 			return args, fmt.Errorf("placementTimeout: %v is below 0; 0s is never", args.PlacementTimeout)
 		}
+		if err := args.Defragmentation.check(); err != nil {
+			return args, err
+		}
 		for field, name := range map[string]string{"sharingConfigMap": args.SharingConfigMap,
 			"profileAmounts": args.ProfileAmounts, "lastGoodConfigMap": args.LastGoodConfigMap} {
 			if of, is, ok := strings.Cut(name, "/"); name != "" &&
@@ -253,7 +275,7 @@ func readArgs(raw runtime.Object) (Args, error) {
 	}
 }
 
-// asks is true for a pod of which a container has a limit of Kerf's. It is quicker to tell than what the pod asks for,
+// asks is true for a pod of which a container has a limit of Kerf's. It is quicker to tell than what the pod requests,
 // and most changes of pods are none of that.
 func asks(p *corev1.Pod) bool {
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -268,9 +290,9 @@ func asks(p *corev1.Pod) bool {
 	return false
 }
 
-// wantOf is what a pod asks for.
-func wantOf(p *corev1.Pod) (scheduler.Want, bool, error) {
-	w, ok, err := scheduler.WantOf(podspec.Convert(p))
+// wantOf is what a pod requests.
+func wantOf(p *corev1.Pod) (scheduler.PodRequest, bool, error) {
+	w, ok, err := scheduler.PodRequestOf(podspec.Convert(p))
 	for i := range p.Spec.Containers {
 		r := p.Spec.Containers[i].Resources.Requests
 		w.CPU += cluster.Milli(r.Cpu().MilliValue())

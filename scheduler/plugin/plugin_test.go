@@ -22,7 +22,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// A pod that asks for nothing of ours passes, and is left to other plugins.
+// A pod that requests nothing of ours passes, and is left to other plugins.
 func TestOtherPodsPass(t *testing.T) {
 	w, s, p := newWorld(t, 1), newState(), podOf("plain", 0)
 	if _, status := w.PreFilter(t.Context(), s, p, nil); status.Code() != fwk.Skip {
@@ -48,7 +48,7 @@ func TestOtherPodsPass(t *testing.T) {
 		t.Errorf("SignPod: %v", status)
 	}
 	if _, status := w.SignPod(t.Context(), podOf("ours", 1)); status.IsSuccess() {
-		t.Error("pods that ask for a GPU are taken for alike")
+		t.Error("pods that request a GPU are taken for alike")
 	}
 }
 
@@ -60,6 +60,21 @@ func TestErrorsAreOneLine(t *testing.T) {
 		!strings.Contains(status.Message(), "kerf.dev/gpu-count") ||
 		strings.Contains(status.Message(), "\n") {
 		t.Errorf("%v", status)
+	}
+}
+
+// A pod of a gang waits while gangs are disabled, and is not placed alone.
+func TestGangWaitsWithoutTheFeatureGate(t *testing.T) {
+	w, p, group := newWorld(t, 1), podOf("member", 4), "train"
+	p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+	_, status := w.PreFilter(t.Context(), newState(), p, nil)
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), `PodGroup "train"`) ||
+		!strings.Contains(status.Message(), "Kubernetes 1.37") {
+		t.Errorf("without the gate: %v", status)
+	}
+	w.gangs = true
+	if _, status := w.PreFilter(t.Context(), newState(), p, nil); !status.IsSuccess() {
+		t.Errorf("with the gate: %v", status)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// PreScore implements fwk.PreScorePlugin: pods that ask for nothing of Kerf's are scored by others alone.
+// PreScore implements fwk.PreScorePlugin: pods that request nothing of Kerf's are scored by others alone.
 func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if cycleOf(state) == nil {
 		return fwk.NewStatus(fwk.Skip)

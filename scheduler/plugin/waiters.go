@@ -22,7 +22,7 @@ const lostAfter = 5 * time.Second
 // waiting is a pod that waits for room, and how to have it tried again.
 type waiting struct {
 	pod  *corev1.Pod
-	want scheduler.Want
+	want scheduler.PodRequest
 	// gang is true for a pod that waits for room for others too, so that only more room than before helps.
 	gang     bool
 	activate func(map[string]*corev1.Pod)
@@ -40,7 +40,7 @@ type waiting struct {
 // result. It is not safe for concurrent use.
 type waiters struct {
 	now  func() time.Time
-	fits func(w scheduler.Want, node string) bool
+	fits func(w scheduler.PodRequest, node string) bool
 
 	pods    map[types.UID]*waiting
 	classes map[classKey]*class
@@ -63,7 +63,7 @@ type classKey struct {
 type class struct {
 	key classKey
 	// want is that of any of them.
-	want scheduler.Want
+	want scheduler.PodRequest
 	pods map[types.UID]*waiting
 	// queue has those of no gang in their order; one that does not wait any more is found out when its turn comes.
 	queue []*waiting
@@ -74,7 +74,7 @@ type class struct {
 	at     time.Time
 }
 
-func newWaiters(now func() time.Time, fits func(scheduler.Want, string) bool) *waiters {
+func newWaiters(now func() time.Time, fits func(scheduler.PodRequest, string) bool) *waiters {
 	return &waiters{
 		now: now, fits: fits, pods: map[types.UID]*waiting{}, classes: map[classKey]*class{},
 		tried: map[types.UID]*class{}, due: map[*class]bool{},

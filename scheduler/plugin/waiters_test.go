@@ -54,7 +54,7 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 	c := &crowd{T: t, rand: rand.New(rand.NewPCG(seed, 5)), clock: time.Unix(1e9, 0), unseen: map[int]bool{},
 		pods: map[types.UID]*guest{}}
 	c.q = newWaiters(func() time.Time { return c.clock },
-		func(w scheduler.Want, node string) bool { return c.free[number(node)] >= int64(w.CPU) })
+		func(w scheduler.PodRequest, node string) bool { return c.free[number(node)] >= int64(w.CPU) })
 	return c
 }
 
@@ -64,7 +64,7 @@ func (c *crowd) waiting(g *guest) waiting {
 	p := podOf(string(g.uid), 1)
 	p.UID = g.uid
 	// In place of memory it asks for CPU, by which the classes differ as well.
-	return waiting{pod: p, want: scheduler.Want{UID: string(g.uid), Namespace: "ns", CPU: cluster.Milli(g.units),
+	return waiting{pod: p, want: scheduler.PodRequest{UID: string(g.uid), Namespace: "ns", CPU: cluster.Milli(g.units),
 		Priority: int32(g.units % 2)}}
 }
 
@@ -199,7 +199,7 @@ func (c *crowd) settle() {
 	}
 	for uid, g := range c.pods {
 		if n := c.home(g); n >= 0 && !slices.Contains(c.lost, uid) {
-			c.Fatalf("%s asks for %d units and waits, and n%d has %d free and takes it", g.uid, g.units, n, c.free[n])
+			c.Fatalf("%s requests %d units and waits, and n%d has %d free and takes it", g.uid, g.units, n, c.free[n])
 		}
 	}
 	if len(c.q.pods) != len(c.pods)-len(c.lost) {
@@ -229,7 +229,7 @@ func TestNoPodWaitsForNothing(t *testing.T) {
 // The next is tried when that one was refused, and no more once one has taken the place.
 func TestOneOfManyIsTried(t *testing.T) {
 	asked, free := 0, int64(0)
-	q := newWaiters(time.Now, func(w scheduler.Want, _ string) bool { asked++; return free >= int64(w.CPU) })
+	q := newWaiters(time.Now, func(w scheduler.PodRequest, _ string) bool { asked++; return free >= int64(w.CPU) })
 	c := &crowd{}
 	for i := range 1000 {
 		q.add(c.waiting(&guest{uid: types.UID(fmt.Sprintf("p%d", i)), units: 1}), nil)
@@ -255,7 +255,7 @@ func TestOneOfManyIsTried(t *testing.T) {
 
 // A change of a node while many pods of few kinds wait.
 func BenchmarkLook(b *testing.B) {
-	q := newWaiters(time.Now, func(scheduler.Want, string) bool { return false })
+	q := newWaiters(time.Now, func(scheduler.PodRequest, string) bool { return false })
 	c := &crowd{}
 	for i := range 5000 {
 		q.add(c.waiting(&guest{uid: types.UID(fmt.Sprintf("p%d", i)), units: int64(i % 20)}), nil)

@@ -41,7 +41,7 @@ func amountsOf(profiles []config.Profile) map[string]string {
 	out := map[string]string{}
 	for _, p := range profiles {
 		var words []string
-		for _, a := range p.Asks() {
+		for _, a := range p.Requests() {
 			words = append(words, fmt.Sprintf("%s/%s=%d", sharing.Domain, a.Resource, a.Count))
 		}
 		if p.AllowPrivileged {

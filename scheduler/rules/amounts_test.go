@@ -135,7 +135,7 @@ func TestRulesFollowTheConfigMap(t *testing.T) {
 	client := fake.NewClientset(inKerf("kerf-config",
 		map[string]string{"sharing.yaml": configOf("{name: small, memory: 4GiB}")}), inKerf("kerf-profiles", nil))
 	r, ctx := running(t)
-	if err := r.Follow(ctx, Sources{ConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"},
+	if err := r.Watch(ctx, Sources{ConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"},
 		client, "", nil, nil); err != nil {
 		t.Fatal(err)
 	}

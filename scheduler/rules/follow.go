@@ -81,9 +81,9 @@ func readFiles(path string) ([]config.File, error) {
 	return files, nil
 }
 
-// Follow applies the config, and what the leader writes to it, until ctx ends. seen is the hash of what Read read. If
+// Watch applies the config, and what the leader writes to it, until ctx ends. seen is the hash of what Read read. If
 // event is not nil, it writes an event about a rejected config, once started says that events are heard.
-func (r *Rules) Follow(ctx context.Context, from Sources, client clientset.Interface, seen string,
+func (r *Rules) Watch(ctx context.Context, from Sources, client clientset.Interface, seen string,
 	event func(note string), started func() bool) error {
 	var found <-chan change.Candidate
 	if from.ConfigMap != "" {
@@ -153,7 +153,7 @@ func (r *Rules) watchRules(ctx context.Context, client clientset.Interface, conf
 // nothing. seen is the hash of what was read already.
 func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Candidate, every time.Duration,
 	seen string, refused func()) {
-	s := change.Settling{Quiet: configQuiet, Most: configMost}
+	s := change.Settling{StableFor: configQuiet, MaxWait: configMost}
 	s.Seen(seen)
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -176,10 +176,10 @@ func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Can
 			return
 		case candidate := <-found:
 			file = ""
-			s.Offer(time.Now(), candidate)
+			s.Add(time.Now(), candidate)
 		case <-look.C:
 			if file != "" {
-				s.Offer(time.Now(), fileCandidate(file))
+				s.Add(time.Now(), fileCandidate(file))
 			}
 		case <-due.C:
 		}

@@ -166,7 +166,7 @@ func TestRulesAreFoundAgain(t *testing.T) {
 	}
 	r, ctx := running(t)
 	from := Sources{File: file, ConfigMap: "kerf-system/kerf-config", LastGood: "kerf-system/" + lastGoodName}
-	if err := r.Follow(ctx, from, client, r.Read(ctx, from), nil, nil); err != nil {
+	if err := r.Watch(ctx, from, client, r.Read(ctx, from), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	become := func(want string) {

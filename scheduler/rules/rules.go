@@ -62,7 +62,7 @@ func New(apply func(config.Config), register Register) (*Rules, error) {
 	return r, err
 }
 
-// Wait waits for what Follow started, whose context has ended.
+// Wait waits until everything that Watch started has ended. End the context of Watch first.
 func (r *Rules) Wait() { r.running.Wait() }
 
 // Led takes note of who decides, as the schedulers' lease names it.
@@ -162,7 +162,7 @@ func (r *Rules) tellRefusal(event func(note string), started func() bool) {
 	if unreported == nil {
 		return
 	}
-	stays := "no earlier one is known, and pods that ask for a GPU wait"
+	stays := "no earlier one is known, and pods that request a GPU wait"
 	if hash != "" {
 		stays = "the config with the sha256 " + hash + " stays applied"
 	}

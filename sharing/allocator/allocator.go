@@ -30,21 +30,23 @@ type GPUState struct {
 	FreePercent sharing.Percent
 	// Burst is the burst memory of active grants: it is neither free nor guaranteed. The choice only reports it.
 	Burst sharing.Bytes
-	// Held is true while any claim is on the GPU.
-	Held bool
+	// InUse is true while any claim is on the GPU.
+	InUse bool
 	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware do not count here:
 	// a whole GPU is exclusive, and a share never is.
 	Levels []sharing.Level
 	// MinLevel is demanded of every share of it, besides what the request demands. See Least.
 	MinLevel sharing.Level
-	// LevelWhy says why a share has no higher level, and the remedy; it may be empty.
-	LevelWhy string
-	// Sharers is the number of claims with a share of it, and MaxSharers the maximum; 0 for no maximum.
-	Sharers, MaxSharers int
+	// LevelReason says why a share has no higher level, and the remedy; it may be empty.
+	LevelReason string
+	// ShareCount is the number of claims with a share of it, and MaxShares the maximum; 0 for no maximum.
+	ShareCount, MaxShares int
 	// NoWhole says why it is not given whole, as a clause; empty: it is.
 	NoWhole string
-	// Turns is true for a GPU whose MIG mode demand may change: that it is in MIG mode rules nothing out for ever.
-	Turns bool
+	//
+	// ModeSwitchable is true if pending requests may change the MIG mode of the GPU. Then its mode rules out no request
+	// for ever.
+	ModeSwitchable bool
 	// Shut says why the GPU can give no share while its present claims exist, as a clause. It is empty if it can.
 	Shut string
 }
@@ -133,9 +135,9 @@ func chooseShared(fit []GPUState, r sharing.Request) []GPUState {
 
 func heldFirst(a, b *GPUState) int {
 	switch {
-	case a.Held == b.Held:
+	case a.InUse == b.InUse:
 		return 0
-	case a.Held:
+	case a.InUse:
 		return -1
 	}
 	return 1

@@ -38,7 +38,7 @@ func at(n int, levels ...sharing.Level) GPUState {
 // used returns a healthy GPU of 80 GiB that is shared and has so much free.
 func used(n int, memory sharing.Bytes, percent sharing.Percent) GPUState {
 	g := free(n, 80*sharing.GiB)
-	g.FreeMemory, g.FreePercent, g.Held = memory, percent, true
+	g.FreeMemory, g.FreePercent, g.InUse = memory, percent, true
 	return g
 }
 
@@ -102,11 +102,11 @@ func TestChooseShared(t *testing.T) {
 		"level that no share has": {[]GPUState{free(0, 80*gib)},
 			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelHardware }), ""},
 		"unknown level": {[]GPUState{at(0), free(1, 80*gib)}, gib10, "1"},
-		"unknown level, none demanded": {[]GPUState{at(0)},
+		"unknown level, none required": {[]GPUState{at(0)},
 			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
 		"not enforced": {[]GPUState{at(0, sharing.LevelExclusive, sharing.LevelNone),
 			free(1, 80*gib)}, gib10, "1"},
-		"not enforced, none demanded": {[]GPUState{at(0, sharing.LevelNone)},
+		"not enforced, none required": {[]GPUState{at(0, sharing.LevelNone)},
 			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
 		"not enforced, whole": {[]GPUState{at(0, sharing.LevelNone)},
 			sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "0"},
@@ -197,7 +197,7 @@ func randomGPUs(rnd *rand.Rand) []GPUState {
 		g := free(n, sharing.Bytes(1+rnd.IntN(2))*40*sharing.GiB)
 		g.GPU.Index, g.GPU.NUMA = n/2, n/4
 		if rnd.IntN(2) == 0 {
-			g.FreeMemory, g.FreePercent, g.Held = sharing.Bytes(rnd.IntN(4))*10*sharing.GiB,
+			g.FreeMemory, g.FreePercent, g.InUse = sharing.Bytes(rnd.IntN(4))*10*sharing.GiB,
 				sharing.Percent(25*rnd.IntN(5)), true
 		}
 		for peer := range n {

@@ -12,7 +12,7 @@ import (
 func BenchmarkChoose(b *testing.B) {
 	busy := topologies()["mesh"]
 	for i := range busy {
-		busy[i].Held, busy[i].FreeMemory, busy[i].FreePercent = i%2 == 0, sharing.Bytes(10+i)*sharing.GiB,
+		busy[i].InUse, busy[i].FreeMemory, busy[i].FreePercent = i%2 == 0, sharing.Bytes(10+i)*sharing.GiB,
 			sharing.Percent(10*i)
 	}
 	for name, bench := range map[string]struct {

@@ -39,10 +39,10 @@ const (
 	NotShared
 	// InUse: a whole GPU is asked for, and grants are on this one.
 	InUse
-	// ManySharers: as many grants share the GPU as its pool allows.
-	ManySharers
-	// NoRoom: too little memory or compute is free.
-	NoRoom
+	// TooManyShares: as many grants share the GPU as its pool allows.
+	TooManyShares
+	// NoCapacity: too little memory or compute is free.
+	NoCapacity
 	// NoInstance: the GPU gives no such MIG instance now.
 	NoInstance
 )
@@ -50,7 +50,7 @@ const (
 // Verdict says whether a GPU answers a request.
 type Verdict struct {
 	Code Code
-	// Text is a clause with the amounts: "4GiB free of 79GiB, 10GiB asked". It is empty if the GPU fits.
+	// Text is a clause with the amounts: "4GiB free of 79GiB, 10GiB requested". It is empty if the GPU fits.
 	Text string
 	// Never is true if the end of grants on the GPU cannot change the verdict.
 	Never bool
@@ -93,10 +93,11 @@ func Fit(g GPUState, r sharing.Request) Verdict {
 		return no(NotWhole, "%s", g.NoWhole)
 	case r.Kind != sharing.KindWhole && g.Shut != "":
 		return no(NotShared, "%s", g.Shut)
-	case r.Kind != sharing.KindWhole && g.MaxSharers > 0 && g.Sharers >= g.MaxSharers:
-		return no(ManySharers, "is shared by %d already, the most that its pool allows (maxSharesPerGPU)", g.Sharers)
+	case r.Kind != sharing.KindWhole && g.MaxShares > 0 && g.ShareCount >= g.MaxShares:
+		return no(TooManyShares, "is shared by %d already, the most that its pool allows (maxSharesPerGPU)",
+			g.ShareCount)
 	}
-	return Room(g, r.On(g.GPU))
+	return CheckCapacity(g, r.On(g.GPU))
 }
 
 // suits looks only at what stays when all grants are gone and the GPU is healthy.
@@ -105,9 +106,9 @@ func suits(g GPUState, r sharing.Request) Verdict {
 		return v
 	}
 	switch {
-	case r.WhyNotInstance(g.GPU.Ref()) != "":
-		return never(OtherInstance, "%s", r.WhyNotInstance(g.GPU.Ref()))
-	case g.GPU.MIG && !g.Turns:
+	case r.InstanceMismatch(g.GPU.Ref()) != "":
+		return never(OtherInstance, "%s", r.InstanceMismatch(g.GPU.Ref()))
+	case g.GPU.MIG && !g.ModeSwitchable:
 		return never(InMIGMode, "is in MIG mode, which gives no fractions and is not given whole")
 	case g.GPU.Usable() == 0:
 		return never(NoMemory, "has no usable memory")
@@ -119,7 +120,7 @@ func suits(g GPUState, r sharing.Request) Verdict {
 	}
 	if g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver {
 		return never(Contested, "gives its memory %s times over, so that neighbors can take what a share has not "+
-			"used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
+			"used yet, and %s is required", g.GPU.Overcommit.Memory, r.MinLevel)
 	}
 	f := r.On(g.GPU)
 	if f.Memory < sharing.MinShare {
@@ -134,18 +135,18 @@ func Named(g sharing.GPU, r sharing.Request) Verdict {
 	case r.Admits(g):
 		return Verdict{}
 	case !sharing.MatchModels(r.Models, g.Model):
-		return never(OtherModel, "its model is not one of those asked for (%q)%s", r.Models,
+		return never(OtherModel, "its model is not one of those requested (%q)%s", r.Models,
 			sharing.PartOfName(r.Models, g.Model))
 	case !sharing.MatchModels(r.ProfileModels, g.Model):
 		return never(OtherModel, "its model is not one of profile %q (%q)%s", r.Profile, r.ProfileModels,
 			sharing.PartOfName(r.ProfileModels, g.Model))
 	}
-	return never(OtherUUID, "is not one of the UUIDs asked for")
+	return never(OtherUUID, "is not one of the UUIDs requested")
 }
 
 func size(g sharing.GPU, f sharing.Share) Verdict {
 	if f.Memory > g.Usable() {
-		return never(TooSmall, "has %s in all, %s asked", g.Usable(), f.Memory)
+		return never(TooSmall, "has %s in all, %s requested", g.Usable(), f.Memory)
 	}
 	return Verdict{}
 }
@@ -168,24 +169,25 @@ func ill(g sharing.GPU) Verdict {
 	return no(NotHealthy, "is %s: %s", g.Health, g.HealthReason)
 }
 
-// Room says whether a GPU has capacity for a share in addition to its grants. It is the last part of Fit, and the
-// ledger calls it again when it reserves the share.
-func Room(g GPUState, f sharing.Share) Verdict {
+// CheckCapacity says whether a GPU has capacity for a share in addition to its grants. It is the last part of Fit, and
+// the ledger calls it again when it reserves the share.
+func CheckCapacity(g GPUState, f sharing.Share) Verdict {
 	if v := size(g.GPU, f); !v.Fits() {
 		return v
 	}
 	switch {
-	case f.Whole && (g.Held || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU):
-		return no(InUse, "is in use: %s free of %s, the whole GPU asked", g.FreeMemory, g.GPU.Usable())
+	case f.Whole && (g.InUse || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU):
+		return no(InUse, "is in use: %s free of %s, the whole GPU requested", g.FreeMemory, g.GPU.Usable())
 	case f.Whole:
 		return Verdict{}
 	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:
-		return no(NoRoom, "%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Bookable(),
+		return no(NoCapacity, "%s and %s free of %s%s, %s and %s requested", g.FreeMemory, g.FreePercent,
+			g.GPU.Bookable(),
 			burstText(g), f.Memory, f.Percent)
 	case f.Memory > g.FreeMemory:
-		return no(NoRoom, "%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Bookable(), burstText(g), f.Memory)
+		return no(NoCapacity, "%s free of %s%s, %s requested", g.FreeMemory, g.GPU.Bookable(), burstText(g), f.Memory)
 	case f.Percent > g.FreePercent:
-		return no(NoRoom, "%s of compute free, %s asked", g.FreePercent, f.Percent)
+		return no(NoCapacity, "%s of compute free, %s requested", g.FreePercent, f.Percent)
 	}
 	return Verdict{}
 }
@@ -229,8 +231,8 @@ func level(g GPUState, r sharing.Request) Verdict {
 		return Verdict{}
 	}
 	why, unknown := "", best == sharing.LevelUnknown
-	if g.LevelWhy != "" {
-		why = " (" + g.LevelWhy + ")"
+	if g.LevelReason != "" {
+		why = " (" + g.LevelReason + ")"
 	}
 	v := Verdict{Never: !unknown}
 	switch demanded := max(r.MinLevel, g.MinLevel) != sharing.LevelUnknown; {
@@ -242,11 +244,11 @@ func level(g GPUState, r sharing.Request) Verdict {
 			sharing.AllowUnenforced)
 	case !best.AtLeast(r.MinLevel) && r.MinLevel >= sharing.LevelHardware:
 		v = never(BelowRequest,
-			"a share here can be capped at level %s at most, %s demanded: ask for a whole GPU", best,
+			"a share here can be capped at level %s at most, %s required: request a whole GPU", best,
 			r.MinLevel)
 	case !best.AtLeast(r.MinLevel):
 		v.Code, v.Text = BelowRequest, fmt.Sprintf(
-			"a share here can be capped at level %s at most, %s demanded%s", best, r.MinLevel, why)
+			"a share here can be capped at level %s at most, %s required%s", best, r.MinLevel, why)
 	default:
 		v.Code, v.Text = BelowPool, fmt.Sprintf(
 			"a share here can be capped at level %s at most, and its pool's rules demand %s%s", best,

@@ -41,7 +41,7 @@ func TestFit(t *testing.T) {
 		{change(func(g *GPUState) { g.GPU.Part = sharing.Instance{Profile: "1g.10gb", Size: 1} }), whole, OtherInstance,
 			true, "no whole GPU"},
 		{change(func(g *GPUState) { g.GPU.MIG = true }), ten, InMIGMode, true, "gives no fractions"},
-		{change(func(g *GPUState) { g.GPU.MIG, g.Turns = true, true }), ten, InMIGMode, false,
+		{change(func(g *GPUState) { g.GPU.MIG, g.ModeSwitchable = true, true }), ten, InMIGMode, false,
 			"leaves when it is idle"},
 		{change(func(g *GPUState) { g.GPU.Reserved = 80 * gib }), ten, NoMemory, true, "no usable memory"},
 		{change(func(g *GPUState) { g.Levels = nil }), ten, Unenforced, false, "is unknown"},
@@ -49,14 +49,14 @@ func TestFit(t *testing.T) {
 			"no backend enforces"},
 		{change(func(g *GPUState) { g.Levels = []sharing.Level{sharing.LevelReactive} }),
 			sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, BelowRequest, true,
-			"driver demanded"},
+			"driver required"},
 		{change(func(g *GPUState) {
 			g.Levels, g.MinLevel = []sharing.Level{sharing.LevelReactive},
 				sharing.LevelDriver
 		}), ten, BelowPool, true, "rules demand driver"},
 		{change(func(g *GPUState) { g.GPU.Overcommit.Memory = 200 }),
 			sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, Contested, true, "times over"},
-		{free(0, 8*gib), ten, TooSmall, true, "8GiB in all, 10GiB asked"},
+		{free(0, 8*gib), ten, TooSmall, true, "8GiB in all, 10GiB requested"},
 		{change(func(g *GPUState) { g.GPU.Health, g.GPU.HealthReason = sharing.HealthUnhealthy, "XID 48" }), ten,
 			NotHealthy, false, "is unhealthy: XID 48"},
 		{GPUState{GPU: sharing.GPU{UUID: "GPU-1", HealthReason: "not read"}}, ten, NotHealthy, false,
@@ -64,9 +64,10 @@ func TestFit(t *testing.T) {
 		{change(func(g *GPUState) { g.GPU.Cordoned = "fan" }), ten, Cordoned, false, "is cordoned: fan"},
 		{change(func(g *GPUState) { g.NoWhole = "gives shares alone" }), whole, NotWhole, false, "gives shares alone"},
 		{change(func(g *GPUState) { g.Shut = "runs MPS" }), ten, NotShared, false, "runs MPS"},
-		{change(func(g *GPUState) { g.Held = true }), whole, InUse, false, "in use"},
-		{change(func(g *GPUState) { g.Sharers, g.MaxSharers = 2, 2 }), ten, ManySharers, false, "shared by 2 already"},
-		{used(0, gib, 0), ten, NoRoom, false, "1GiB free of 80GiB, 10GiB asked"},
+		{change(func(g *GPUState) { g.InUse = true }), whole, InUse, false, "in use"},
+		{change(func(g *GPUState) { g.ShareCount, g.MaxShares = 2, 2 }), ten, TooManyShares, false,
+			"shared by 2 already"},
+		{used(0, gib, 0), ten, NoCapacity, false, "1GiB free of 80GiB, 10GiB requested"},
 	} {
 		v := Fit(tt.gpu, tt.ask)
 		seen = append(seen, v.Code)

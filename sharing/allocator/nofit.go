@@ -102,23 +102,52 @@ func noFit(gpus []GPUState, verdicts []Verdict, r sharing.Request) *NoFit {
 		}
 	}
 	e.Never = possible < r.GPUs
-	e.Summary = "no room for " + r.String() + ": " + summary(gpus, verdicts, r, possible)
+	switch {
+	case len(gpus) == 0:
+		e.Summary = "this node has no GPU; requested: " + r.String()
+	case possible == 0:
+		e.Summary = noGPU(gpus, verdicts, r)
+	case unknown(verdicts) == possible:
+		e.Summary = "the enforcement level of every GPU that can give " + r.String() + " is unknown now"
+	case possible < r.GPUs:
+		e.Summary = fmt.Sprintf("only %d of this node's %d GPUs can give %s, %d needed", possible, len(gpus), r, r.GPUs)
+	default:
+		e.Summary = "not enough free for " + r.String() + ": " + noRoom(gpus, verdicts, r, possible)
+	}
 	return e
 }
 
-// summary says in one clause what stands in the way.
-func summary(gpus []GPUState, verdicts []Verdict, r sharing.Request, possible int) string {
-	if len(gpus) == 0 {
-		return "this node has no GPU"
+// noGPU says why no GPU of the node can ever give the request. If memory alone is the reason, it says how much a
+// request may have.
+func noGPU(gpus []GPUState, verdicts []Verdict, r sharing.Request) string {
+	var largest sharing.Bytes
+	which := "no GPU"
+	for i, v := range verdicts {
+		switch v.Code {
+		case TooSmall:
+			largest = max(largest, gpus[i].GPU.Usable())
+		case OtherModel, OtherUUID, OtherInstance:
+			which = "no GPU that the request names"
+		default:
+			return "no GPU of this node can give " + r.String()
+		}
 	}
-	switch {
-	case possible == 0:
-		return "no GPU of this node could ever give it"
-	case unknown(verdicts) == possible:
-		return "the enforcement level of every GPU that could give it is unknown now"
-	case possible < r.GPUs:
-		return fmt.Sprintf("only %d of this node's %d GPUs could ever give it, %d needed", possible, len(gpus), r.GPUs)
+	each, _ := r.Each()
+	if largest == 0 || each <= largest {
+		return "no GPU of this node can give " + r.String()
 	}
+	text := fmt.Sprintf("%s has %s (largest: %s)", which, each, largest)
+	if r.GPUs > 1 {
+		text = fmt.Sprintf("%s has %s for a share of %s (largest: %s)", which, each, r, largest)
+	}
+	if most := largest / sharing.GiB * sharing.GiB; most > 0 {
+		text += fmt.Sprintf("; request at most %s of each GPU", most)
+	}
+	return text
+}
+
+// noRoom says in one clause what stands in the way now.
+func noRoom(gpus []GPUState, verdicts []Verdict, r sharing.Request, possible int) string {
 	fits := len(gpus)
 	var free sharing.Bytes
 	most := -1
@@ -158,15 +187,15 @@ func unknown(verdicts []Verdict) int {
 	return n
 }
 
-// sentence says how many of the GPUs that could give it have room now.
+// sentence says how many of the GPUs that can give it have room now.
 func sentence(fits, possible, needed int) string {
 	switch {
 	case fits == 0 && possible == 1:
-		return "the one GPU that could give it has no room now"
+		return "the one GPU that can give it has not enough free now"
 	case fits == 0:
-		return fmt.Sprintf("none of the %d GPUs that could give it has room now", possible)
+		return fmt.Sprintf("none of the %d GPUs that can give it has enough free now", possible)
 	case fits == 1:
-		return fmt.Sprintf("1 of the %d GPUs that could give it has room now, %d needed", possible, needed)
+		return fmt.Sprintf("1 of the %d GPUs that can give it has enough free now, %d needed", possible, needed)
 	}
-	return fmt.Sprintf("%d of the %d GPUs that could give it have room now, %d needed", fits, possible, needed)
+	return fmt.Sprintf("%d of the %d GPUs that can give it have enough free now, %d needed", fits, possible, needed)
 }

@@ -35,7 +35,7 @@ func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sha
 			}
 			gpus[i].FreeMemory = gpus[i].FreeMemory.SubFloor(f.Memory)
 			gpus[i].FreePercent -= min(f.Percent, gpus[i].FreePercent)
-			gpus[i].Held = true
+			gpus[i].InUse = true
 			if f.Whole {
 				gpus[i].FreeMemory, gpus[i].FreePercent = 0, 0
 			}

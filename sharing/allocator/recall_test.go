@@ -39,7 +39,7 @@ func TestRecall(t *testing.T) {
 			[]sharing.Request{ask(10 * gib), ask(10 * gib)}, map[sharing.GPURef]sharing.Bytes{id(0): 16 * gib}},
 		"not even then": {[]GPUState{withLoan(0, 4*gib, 20*gib)},
 			[]sharing.Request{ask(10 * gib), ask(15 * gib)}, nil},
-		"compute is not lent": {[]GPUState{withLoan(0, 4*gib, 20*gib)}, []sharing.Request{half, half, half}, nil},
+		"compute is no burst": {[]GPUState{withLoan(0, 4*gib, 20*gib)}, []sharing.Request{half, half, half}, nil},
 		"over two GPUs": {[]GPUState{withLoan(0, 4*gib, 20*gib), withLoan(1, 10*gib, 0)},
 			[]sharing.Request{{Memory: 20 * gib, GPUs: 2}}, map[sharing.GPURef]sharing.Bytes{id(0): 6 * gib}},
 		"a whole GPU is not in parts": {[]GPUState{withLoan(0, 4*gib, 76*gib)},

@@ -15,8 +15,8 @@ import (
 func TestSettings(t *testing.T) {
 	full, room, whole, never := used(0, 40*sharing.GiB, 50), used(1, 20*sharing.GiB, 50), free(2, 80*sharing.GiB),
 		free(3, 80*sharing.GiB)
-	full.Sharers, full.MaxSharers = 2, 2
-	room.Sharers, room.MaxSharers = 1, 2
+	full.ShareCount, full.MaxShares = 2, 2
+	room.ShareCount, room.MaxShares = 1, 2
 	whole.Shut, never.NoWhole = "gives whole alone", "gives shared alone"
 	gpus := []GPUState{full, room, whole, never}
 	ten, all := sharing.Request{Memory: 10 * sharing.GiB, GPUs: 1}, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}
@@ -40,7 +40,7 @@ func TestSettings(t *testing.T) {
 // GPU.
 func TestMinLevelOfAGPU(t *testing.T) {
 	weak, strong := free(0, 80*sharing.GiB), free(1, 80*sharing.GiB)
-	weak.Levels, weak.LevelWhy, weak.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelReactive},
+	weak.Levels, weak.LevelReason, weak.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelReactive},
 		"libkerf: no library", sharing.LevelUserspace
 	strong.Levels, strong.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver},
 		sharing.LevelUserspace
@@ -75,18 +75,18 @@ func TestOvercommit(t *testing.T) {
 		return sharing.Request{Memory: gib * sharing.GiB, Percent: percent, GPUs: 1, MinLevel: level}
 	}
 	late := g
-	late.Held, late.FreeMemory, late.FreePercent = true, 20*sharing.GiB, 110 // 80 GiB and 90% are taken
+	late.InUse, late.FreeMemory, late.FreePercent = true, 20*sharing.GiB, 110 // 80 GiB and 90% are taken
 	for name, tt := range map[string]struct {
 		on    GPUState
 		r     sharing.Request
 		error string
 	}{
 		"all of it":               {g, ask(80, 100, sharing.LevelUserspace), ""},
-		"more than there is":      {g, ask(81, 0, sharing.LevelUserspace), "has 80GiB in all, 81GiB asked"},
+		"more than there is":      {g, ask(81, 0, sharing.LevelUserspace), "has 80GiB in all, 81GiB requested"},
 		"whole":                   {g, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, ""},
 		"whole, with a neighbour": {late, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "is in use"},
 		"beyond what there is":    {late, ask(20, 100, sharing.LevelUserspace), ""},
-		"beyond the factor":       {late, ask(21, 0, sharing.LevelUserspace), "20GiB free of 100GiB, 21GiB asked"},
+		"beyond the factor":       {late, ask(21, 0, sharing.LevelUserspace), "20GiB free of 100GiB, 21GiB requested"},
 		"held against neighbours": {late, ask(1, 0, sharing.LevelDriver), "gives its memory 1.25 times over"},
 	} {
 		p, err := Choose([]GPUState{tt.on}, tt.r)

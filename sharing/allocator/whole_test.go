@@ -90,7 +90,7 @@ func TestChooseWhole(t *testing.T) {
 			gpus := topologies()[tt.node]
 			for i := range gpus {
 				if slices.Contains(strings.Fields(tt.take), strconv.Itoa(i)) {
-					gpus[i].Held, gpus[i].FreeMemory = true, gpus[i].FreeMemory-sharing.GiB
+					gpus[i].InUse, gpus[i].FreeMemory = true, gpus[i].FreeMemory-sharing.GiB
 				}
 			}
 			p, err := Choose(gpus, sharing.Request{Kind: sharing.KindWhole, GPUs: tt.n})

@@ -63,7 +63,7 @@ type Entry struct {
 	// Node is its name in Kubernetes.
 	Node    string   `json:"node,omitempty"`
 	Subject *Subject `json:"subject,omitempty"`
-	// Grant is the claim's id, Name the name that its user gave it.
+	// Grant is the grant's id, Name the name that its user gave it.
 	Grant   string `json:"grant,omitempty"`
 	Name    string `json:"name,omitempty"`
 	Profile string `json:"profile,omitempty"`

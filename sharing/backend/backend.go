@@ -140,24 +140,24 @@ func (None) Clean(context.Context) {}
 // Missing is a backend that this machine does not have. Grants of it may exist.
 type Missing struct {
 	None
-	// Why is the error of all that it cannot do.
-	Why error
+	// Err is the error of all that it cannot do.
+	Err error
 }
 
 // Prepare implements Backend.
-func (m Missing) Prepare(context.Context, Grant, sharing.Placement) error { return m.Why }
+func (m Missing) Prepare(context.Context, Grant, sharing.Placement) error { return m.Err }
 
 // Enforce implements Backend.
-func (m Missing) Enforce(context.Context, Grant, sharing.Placement) error { return m.Why }
+func (m Missing) Enforce(context.Context, Grant, sharing.Placement) error { return m.Err }
 
 // Injection implements Backend.
-func (m Missing) Injection(Grant, sharing.Placement) (Injection, error) { return Injection{}, m.Why }
+func (m Missing) Injection(Grant, sharing.Placement) (Injection, error) { return Injection{}, m.Err }
 
 // Resize implements Backend.
-func (m Missing) Resize(context.Context, Grant, sharing.Placement) error { return m.Why }
+func (m Missing) Resize(context.Context, Grant, sharing.Placement) error { return m.Err }
 
 // Check implements Backend.
-func (m Missing) Check(Grant) Fault { return Fault{Unknown: m.Why.Error()} }
+func (m Missing) Check(Grant) Fault { return Fault{Unknown: m.Err.Error()} }
 
 // Set has the backends of a node. MPS is nil on a machine without it, and Driver without a driver that limits memory.
 type Set struct{ Driver, MPS, Libkerf Backend }
@@ -166,7 +166,7 @@ type Set struct{ Driver, MPS, Libkerf Backend }
 func (s Set) Of(b sharing.Backend) Backend {
 	or := func(b Backend, what string) Backend {
 		if b == nil {
-			return Missing{Why: fmt.Errorf("%s: %w", what, sharing.ErrUnavailable)}
+			return Missing{Err: fmt.Errorf("%s: %w", what, sharing.ErrUnavailable)}
 		}
 		return b
 	}

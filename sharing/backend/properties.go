@@ -19,9 +19,9 @@ const (
 // Properties say how a backend enforces caps, for code that measures use or changes amounts.
 type Properties struct {
 	Watch Watch
-	// Lends is true if the cap of running programs can become smaller again, so that free memory can serve as burst
+	// CanBurst is true if the cap of running programs can become smaller again, so that free memory can serve as burst
 	// memory.
-	Lends bool
+	CanBurst bool
 	// Counts is true if programs count their memory and their GPU time themselves.
 	Counts bool
 	// Served is true if a server process of the backend uses the GPU for its programs. Each program keeps the cap that
@@ -36,19 +36,19 @@ func PropertiesOf(b sharing.Backend) Properties {
 	switch b {
 	case sharing.BackendDriver:
 		return Properties{
-			Lends: true, Misses: "the driver's limit does not count what another grant made and handed over",
+			CanBurst: true, Misses: "the driver's limit does not count what another grant made and handed over",
 			Remedy: "give such a program a MIG instance or a whole GPU",
 		}
 	case sharing.BackendMPS:
 		return Properties{Watch: WatchAlways, Served: true}
 	case sharing.BackendLibkerf:
 		return Properties{
-			Watch: WatchListed, Lends: true, Counts: true,
-			Misses: "the driver took it for the program, which libkerf is not asked for",
+			Watch: WatchListed, CanBurst: true, Counts: true,
+			Misses: "the driver allocated it for the program without a call of libkerf",
 			Remedy: "put reactive behind libkerf in the pool's backends to have it watched",
 		}
 	case sharing.BackendReactive:
-		return Properties{Watch: WatchAlways, Lends: true}
+		return Properties{Watch: WatchAlways, CanBurst: true}
 	case sharing.BackendNone:
 	}
 	return Properties{}

@@ -15,7 +15,7 @@ type Answer = choice.Answer
 
 // The answers.
 const (
-	CouldNotTell = choice.CouldNotTell
+	NoAnswer     = choice.NoAnswer
 	Supported    = choice.Supported
 	NotSupported = choice.NotSupported
 )
@@ -25,7 +25,7 @@ type Support = choice.Support
 
 // Unknown is the support where a probe failed: what it did when err came.
 func Unknown(what string, err error) Support {
-	s := Support{Answer: CouldNotTell, Reason: what + ": " + err.Error(), Remedy: "look at the reason and try again"}
+	s := Support{Answer: NoAnswer, Reason: what + ": " + err.Error(), Remedy: "look at the reason and try again"}
 	switch {
 	case errors.Is(err, sharing.ErrDenied):
 		s.Remedy = "run as root"

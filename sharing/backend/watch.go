@@ -42,7 +42,7 @@ func (s PIDSpace) support() Support {
 }
 
 // ProbeWatch tells whether the driver lists the processes of this GPU, so that shares of it can be watched
-// (level reactive). It does not promise that the driver tells each one's memory: a lease of which it does not
+// (level reactive). It does not promise that the driver tells each one's memory: an attachment of which it does not
 // shows level unknown while that is so.
 func ProbeWatch(ctx context.Context, door Lister, space PIDSpace, gpu sharing.GPU) Support {
 	if gpu.MIG {

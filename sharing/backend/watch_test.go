@@ -29,15 +29,15 @@ func TestProbeWatch(t *testing.T) {
 	}{
 		"another pid namespace": {space: PIDSpace{Own: other, Initial: machine}, want: NotSupported,
 			text: "pid:[4026532000]"},
-		"it cannot be read": {space: PIDSpace{Initial: machine, Err: unread}, want: CouldNotTell,
+		"it cannot be read": {space: PIDSpace{Initial: machine, Err: unread}, want: NoAnswer,
 			text: "could not be read"},
 		"a MIG GPU there": {space: PIDSpace{Own: other, Initial: machine}, mig: true, want: NotSupported,
 			text: "MIG mode"},
 		"lists": {want: Supported},
 		"does not": {err: fmt.Errorf("x: %w", sharing.ErrUnsupported), want: NotSupported,
 			text: "does not list"},
-		"lost": {err: fmt.Errorf("x: %w", sharing.ErrLost), want: CouldNotTell, text: "could not be listed"},
-		"does not answer": {err: fmt.Errorf("x: %w", sharing.ErrUnavailable), want: CouldNotTell,
+		"lost": {err: fmt.Errorf("x: %w", sharing.ErrLost), want: NoAnswer, text: "could not be listed"},
+		"does not answer": {err: fmt.Errorf("x: %w", sharing.ErrUnavailable), want: NoAnswer,
 			text: "could not be listed"},
 		"MIG mode": {mig: true, want: NotSupported, text: "MIG mode"},
 	}

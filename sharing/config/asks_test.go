@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// What a profile asks for is, taken back as a request, what the profile gives.
+// What a profile requests is, taken back as a request, what the profile gives.
 func TestAsksOfProfiles(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		"memory: 10GiB, percent: 10":  {sharing.ResourceMemory: "10", sharing.ResourcePercent: "10"},
@@ -29,7 +29,7 @@ func TestAsksOfProfiles(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		p, _ := c.Profile("p")
-		if d := cmp.Diff(want, sharing.Limits(p.Asks())); d != "" {
+		if d := cmp.Diff(want, sharing.Limits(p.Requests())); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 			continue
 		}

@@ -19,6 +19,13 @@ func (c *checker) bad(path, value, remedy, problem string, args ...any) {
 	c.all(sharing.Invalid(path, value, remedy, problem, args...))
 }
 
+// known notes a value that is none of its type; want names the type.
+func (c *checker) known(ok bool, path, want, problem string) {
+	if !ok {
+		c.bad(path, "", "use "+want, "%s", problem)
+	}
+}
+
 // all takes in a joined error of FieldErrors.
 func (c *checker) all(err error) {
 	var many interface{ Unwrap() []error }
@@ -97,10 +104,10 @@ func (c *checker) name(path, name string, seen map[string]string) {
 func (c *checker) profile(path string, p Profile, seen map[string]string) {
 	c.name(path, p.Name, seen)
 	if p.Memory == 0 && p.Percent == 0 && p.GPUs == 0 {
-		c.bad(path, "", "write memory, percent or gpuCount", "asks for nothing")
+		c.bad(path, "", "write memory, percent or gpuCount", "requests nothing")
 	}
 	c.backends(path+".backends", p.Backends)
-	c.overCap(path, p.OverCap)
+	c.known(p.OverCap <= OverCapEvict, path+".onOverCap", "an OverCap of this package", "is not an over-cap policy")
 	c.burst(path+".maxBurstMemory", p)
 	c.priority(path+".priority", p.Priority)
 	c.rules(path, p)
@@ -149,27 +156,19 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	} else {
 		selectors[selector] = path
 	}
-	if p.Mode > ModeMIG {
-		c.bad(path+".mode", "", "use a Mode of this package", "is not a mode")
-	}
-	if p.Place > sharing.PlaceSpread {
-		c.bad(path+".placementPolicy", "", "use a Spread of package sharing", "is not a placement policy")
-	}
-	if p.MinLevel > sharing.LevelExclusive {
-		c.bad(path+".minEnforcement", "", "use a Level of package sharing", "is not an enforcement level")
-	}
+	c.known(p.Mode <= ModeMIG, path+".mode", "a Mode of this package", "is not a mode")
+	c.known(p.Place <= sharing.PlaceSpread, path+".placementPolicy", "a Spread of package sharing",
+		"is not a placement policy")
+	c.known(p.MinLevel <= sharing.LevelExclusive, path+".minEnforcement", "a Level of package sharing",
+		"is not an enforcement level")
 	c.backends(path+".backends", p.Backends)
-	c.overCap(path, p.OverCap)
-	if p.MPSDaemonScope > MPSScopePool {
-		c.bad(path+".mpsDaemonScope", "", "use an MPSDaemonScope of this package", "is not the scope of an MPS daemon")
-	}
-	if p.OnUnmanagedProcess > UnmanagedKill {
-		c.bad(path+".onUnmanagedProcess", "", "use an OnUnmanagedProcess of this package",
-			"is not a policy for unmanaged processes")
-	}
-	if p.ManagedMemory > ManagedReject {
-		c.bad(path+".managedMemory", "", "use a ManagedMemory of this package", "is not a rule for managed memory")
-	}
+	c.known(p.OverCap <= OverCapEvict, path+".onOverCap", "an OverCap of this package", "is not an over-cap policy")
+	c.known(p.MPSDaemonScope <= MPSScopePool, path+".mpsDaemonScope", "an MPSDaemonScope of this package",
+		"is not the scope of an MPS daemon")
+	c.known(p.OnUnmanagedProcess <= UnmanagedKill, path+".onUnmanagedProcess", "an OnUnmanagedProcess of this package",
+		"is not a policy for unmanaged processes")
+	c.known(p.ManagedMemory <= ManagedReject, path+".managedMemory", "a ManagedMemory of this package",
+		"is not a rule for managed memory")
 	c.quota(path+".userQuota", p.UserQuota)
 	c.health(path+".health", p.Health)
 	c.idle(path+".idle", p.Idle)
@@ -178,6 +177,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	if !(p.PerGPUHour >= 0 && p.PerGPUHour <= MaxPrice) {
 		c.bad(path+".perGPUHour", "", "write a number such as 2.50", "is not a price")
 	}
+	c.frontEnd(path, p)
 	c.mig(path+".migLayouts", p.MIGLayouts)
 	c.migWarm(path+".migIdleTTL", p.MIGIdleTTL)
 	c.onDemand(path+".autoMIGMode", p)
@@ -193,12 +193,6 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 		if slices.Index(p.Profiles, name) < i {
 			c.bad(where, name, "name it once", "is named twice")
 		}
-	}
-}
-
-func (c *checker) overCap(path string, o OverCap) {
-	if o > OverCapEvict {
-		c.bad(path+".onOverCap", "", "use an OverCap of this package", "is not an over-cap policy")
 	}
 }
 

@@ -42,6 +42,8 @@ type Pool struct {
 	NodeSelector map[string]string `yaml:"nodeSelector"`
 	// Mode says what the nodes advertise to Kubernetes.
 	Mode Mode `yaml:"mode"`
+	// FrontEnd is the API through which the nodes advertise them.
+	FrontEnd sharing.FrontEnd `yaml:"frontend"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread `yaml:"placementPolicy"`
 	// MinLevel is demanded of every grant. LevelUnknown demands LevelReactive of shares, and nothing of other grants:

@@ -296,7 +296,7 @@ func TestResolve(t *testing.T) {
 			pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack},
 			want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack},
 		},
-		"nobody says the place": {pool: Pool{Name: "x"}, in: sharing.Request{Memory: gib(1), GPUs: 1},
+		"no one says the place": {pool: Pool{Name: "x"}, in: sharing.Request{Memory: gib(1), GPUs: 1},
 			want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack}},
 		"profile alone": {
 			pool: strict, in: sharing.Request{Profile: "small"},
@@ -337,7 +337,7 @@ func TestResolve(t *testing.T) {
 			errs: []string{"percent \"150%\" is more than 1 GPU"}},
 		"memory that does not divide": {pool: open, in: sharing.Request{Profile: "wide", Memory: gib(1) + 1},
 			errs: []string{"does not divide evenly by 2"}},
-		"a profile is demanded": {pool: strict, in: sharing.Request{Memory: gib(1), GPUs: 1},
+		"a profile is required": {pool: strict, in: sharing.Request{Memory: gib(1), GPUs: 1},
 			errs: []string{
 				`profile is missing, and pool "inference" takes no request without one; name one of half, small`}},
 		"not in this pool": {pool: strict, in: sharing.Request{Profile: "pair"},
@@ -346,17 +346,17 @@ func TestResolve(t *testing.T) {
 			errs: []string{"name one of half, pair, small, wide"}},
 		"more of everything": {
 			pool: open, in: sharing.Request{Profile: "wide", Memory: gib(44), Percent: 200, GPUs: 4},
-			errs: []string{`memory "44GiB" is more than the 40GiB of profile "wide"; ask for at most 40GiB`,
+			errs: []string{`memory "44GiB" is more than the 40GiB of profile "wide"; request at most 40GiB`,
 				`percent "200%" is more than the 150%`, `gpus "4" is more than the 2`},
 		},
 		"compute from a profile without": {pool: open, in: sharing.Request{Profile: "small", Percent: 10, GPUs: 1},
 			errs: []string{"requests no compute percent"}},
 		"memory from a share": {pool: open, in: sharing.Request{Profile: "half", Memory: gib(1), GPUs: 1},
 			errs: []string{"does not say how much memory"}},
-		"whole from a piece": {pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "half"},
+		"whole from an instance": {pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "half"},
 			errs: []string{"whole is not what profile \"half\" gives"}},
 		"invalid by itself": {pool: open, in: sharing.Request{GPUs: -1},
-			errs: []string{"gpu_count", "asks for nothing"}},
+			errs: []string{"gpu_count", "requests nothing"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

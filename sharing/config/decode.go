@@ -219,8 +219,8 @@ func (h *heading) fields() fields {
 	spec.write = func() any { return h.Doc.fields().node() }
 	version, kind := text(&h.Version, "The version of the config.").must(),
 		text(&h.Kind, "The kind of the config.").must()
-	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}},
-		Type{Kind: KindWord, Words: []string{Kind}}
+	version.Type, kind.Type = Type{Kind: KindEnum, Values: []string{APIVersion}},
+		Type{Kind: KindEnum, Values: []string{Kind}}
 	return named(h, fields{version, kind, spec})
 }
 

@@ -300,7 +300,7 @@ func TestMistakes(t *testing.T) {
 				`line 14: spec.profiles[2].percent "010"`,
 				`line 16: spec.profiles[3].percent "101%" is more than 1 GPU`,
 				`line 18: spec.profiles[4].memory "10GiB" does not divide evenly by 3`,
-				"line 20: spec.profiles[5] asks for nothing; write memory, percent or gpuCount",
+				"line 20: spec.profiles[5] requests nothing; write memory, percent or gpuCount",
 				`line 22: spec.profiles[6].memory "10B" is less than 1MiB`,
 				`line 24: spec.profiles[7].gpuCount "65" is more than 64`,
 				`line 25: spec.profiles[8].percent "-5" is negative`, `line 25: spec.profiles[8].name is empty`,

@@ -146,9 +146,9 @@ func word[T fmt.Stringer](to *T, parse func(field, s string) (T, error), doc str
 
 // wordsOf is the type of such a field.
 func wordsOf[T fmt.Stringer](among ...T) Type {
-	t := Type{Kind: KindWord}
+	t := Type{Kind: KindEnum}
 	for _, w := range among {
-		t.Words = append(t.Words, w.String())
+		t.Values = append(t.Values, w.String())
 	}
 	return t
 }
@@ -160,7 +160,7 @@ func chosen[T fmt.Stringer](r *reader, path string, n *yaml.Node, parse func(fie
 	v := parsed(r, path, n, parse)
 	for _, m := range r.mistakes[before:] {
 		if m.What.Field == path && n.Kind == yaml.ScalarNode {
-			m.What.Remedy = meant(n.Value, wordsOf(among...).Words) + m.What.Remedy
+			m.What.Remedy = meant(n.Value, wordsOf(among...).Values) + m.What.Remedy
 		}
 	}
 	return v
@@ -191,7 +191,7 @@ func whole[T any](to *T, parse func(field, s string) (T, error), least, most int
 		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = counted(r, path, n, parse) },
 		is: func() Type {
-			return Type{Kind: KindWhole, Least: strconv.FormatInt(least, 10), Most: strconv.FormatInt(most, 10)}
+			return Type{Kind: KindWhole, Min: strconv.FormatInt(least, 10), Max: strconv.FormatInt(most, 10)}
 		},
 		write: func() any { return *to },
 	}
@@ -203,7 +203,7 @@ func number(to *float64, doc string) field {
 		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.price(path, n) },
 		is: func() Type {
-			return Type{Kind: KindNumber, Least: "0", Most: strconv.FormatFloat(MaxPrice, 'f', 0, 64)}
+			return Type{Kind: KindNumber, Min: "0", Max: strconv.FormatFloat(MaxPrice, 'f', 0, 64)}
 		},
 		write: func() any { return *to },
 	}
@@ -224,7 +224,7 @@ func span(to *time.Duration, parse func(field, s string) (time.Duration, error),
 		Field: Field{Doc: doc},
 		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, parse) },
-		is:    func() Type { return Type{Kind: KindTime, Least: least.String(), Most: most.String()} },
+		is:    func() Type { return Type{Kind: KindTime, Min: least.String(), Max: most.String()} },
 		write: func() any { return written(*to) },
 	}
 }
@@ -293,7 +293,7 @@ func indexes(to *[]int, doc string) field {
 			}
 		},
 		is: func() Type {
-			return Type{Kind: KindList, Of: &Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxGPUIndex)}}
+			return Type{Kind: KindList, Of: &Type{Kind: KindWhole, Min: "0", Max: strconv.Itoa(maxGPUIndex)}}
 		},
 		write: func() any { return *to },
 	}.inline()

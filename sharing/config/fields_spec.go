@@ -30,6 +30,9 @@ func (p *Pool) fields() fields {
 		word(&p.Mode, ParseMode,
 			"What the nodes offer to Kubernetes: shares, whole GPUs, MIG instances, or `auto` for all of them.",
 			ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
+		word(&p.FrontEnd, sharing.ParseFrontEnd, "How the nodes offer GPUs to Kubernetes: as extended resources of a "+
+			"device plugin, or as devices of Dynamic Resource Allocation. `dra` offers no MIG instances.",
+			sharing.FrontEndDevicePlugin, sharing.FrontEndDRA).def("devicePlugin"),
 		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen if neither pod nor profile says it. `pack` keeps "+
 			"whole GPUs free, `spread` prefers the emptiest GPU.", sharing.PlacePack,
 			sharing.PlaceSpread).def("pack").rename("place"),
@@ -62,7 +65,7 @@ func (p *Pool) fields() fields {
 			MPSScopePool).def("namespace").rename("mpsSharing", "domain=namespace"),
 		word(&p.MPSComputeMode, ParseMPSComputeMode, "The compute mode of GPUs on which MPS enforces shares. "+
 			"`manage` sets EXCLUSIVE_PROCESS for one domain and DEFAULT for several. `keep` leaves it unchanged.",
-			MPSComputeModeManage, MPSComputeModeKeep).def("manage"),
+			MPSComputeModeManage, MPSComputeModeUnchanged).def("manage"),
 		objects(&p.GPURules, (*GPURule).fields,
 			"Rules for some of the nodes' GPUs. The first rule that matches a GPU applies.").rename("gpus"),
 		maxSharesField(&p.MaxSharesPerGPU, "no bound"),
@@ -179,15 +182,15 @@ type TypeKind uint8
 const (
 	// KindText is a text.
 	KindText TypeKind = iota
-	// KindWord is one of Words.
-	KindWord
-	// KindWhole is a whole number, from Least to Most.
+	// KindEnum is one of Values.
+	KindEnum
+	// KindWhole is a whole number, from Min to Max.
 	KindWhole
-	// KindNumber is a number, from Least to Most.
+	// KindNumber is a number, from Min to Max.
 	KindNumber
 	// KindSize is an amount of memory: a text with a unit, or a number of bytes.
 	KindSize
-	// KindTime is a duration with a unit, from Least to Most.
+	// KindTime is a duration with a unit, from Min to Max.
 	KindTime
 	// KindFlag is true or false.
 	KindFlag
@@ -202,10 +205,10 @@ const (
 // Type is what a value may be.
 type Type struct {
 	Kind TypeKind
-	// Words are what a KindWord may be.
-	Words []string
-	// Least and Most bound numbers and times; empty where there is no bound.
-	Least, Most string
+	// Values are what a KindEnum may be.
+	Values []string
+	// Min and Max bound numbers and times; empty where there is no bound.
+	Min, Max string
 	// Example is a value as it may be written.
 	Example string
 	// Of is what a list or a map has.
@@ -240,7 +243,7 @@ func overlay(p Profile, asked sharing.Request) (sharing.Request, error) {
 		bad("memory", asked.Memory.String(), "leave it out",
 			"cannot narrow profile %q, which does not say how much memory it gives", p.Name)
 	case asked.Memory > base.Memory:
-		bad("memory", asked.Memory.String(), "ask for at most "+base.Memory.String(),
+		bad("memory", asked.Memory.String(), "request at most "+base.Memory.String(),
 			"is more than the %s of profile %q", base.Memory, p.Name)
 	}
 	switch {
@@ -250,14 +253,14 @@ func overlay(p Profile, asked sharing.Request) (sharing.Request, error) {
 		bad("percent", asked.Percent.String(), "leave it out",
 			"is more than profile %q gives, which requests no compute percent", p.Name)
 	case asked.Percent > base.Percent:
-		bad("percent", asked.Percent.String(), "ask for at most "+base.Percent.String(),
+		bad("percent", asked.Percent.String(), "request at most "+base.Percent.String(),
 			"is more than the %s of profile %q", base.Percent, p.Name)
 	}
 	switch {
 	case asked.GPUs == 0:
 		r.GPUs = base.GPUs
 	case asked.GPUs > base.GPUs:
-		bad("gpus", strconv.Itoa(asked.GPUs), "ask for at most "+strconv.Itoa(base.GPUs),
+		bad("gpus", strconv.Itoa(asked.GPUs), "request at most "+strconv.Itoa(base.GPUs),
 			"is more than the %d of profile %q", base.GPUs, p.Name)
 	}
 	r.ProfileModels, r.Burst = base.ProfileModels, base.Burst

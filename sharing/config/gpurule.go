@@ -75,6 +75,8 @@ type GPUSettings struct {
 	// TimeSlice and ComputeMode are set on the GPU; AsIs leaves them as they are.
 	TimeSlice   sharing.TimeSlice   `yaml:"timeSlice" json:"timeSlice,omitempty"`
 	ComputeMode sharing.ComputeMode `json:"computeMode,omitempty"`
+	// FrontEnd advertises the GPU. It is the pool's: no rule sets it.
+	FrontEnd sharing.FrontEnd `json:"frontend,omitempty"`
 	// Backends are used for fractions of it whatever profile and pool list; empty leaves it to them.
 	Backends BackendList `yaml:"backends" json:"backends,omitempty"`
 	// MinLevel is demanded of every fraction of it, besides what request, profile and pool demand; LevelUnknown is no
@@ -91,8 +93,8 @@ const (
 // MinLevelOf is what pool and rules demand of shares of a GPU with these settings; LevelUnknown where they say nothing.
 func (p Pool) MinLevelOf(s GPUSettings) sharing.Level { return max(p.MinLevel, s.MinLevel) }
 
-// Offers is what the nodes of the pool may offer: its own mode, and those of its rules.
-func (p Pool) Offers(kind func(Mode) bool) bool {
+// AllowsMode is what the nodes of the pool may offer: its own mode, and those of its rules.
+func (p Pool) AllowsMode(kind func(Mode) bool) bool {
 	return kind(p.Mode) || slices.ContainsFunc(p.GPURules, func(r GPURule) bool {
 		return r.Settings.Mode != ModeAuto &&
 			kind(r.Settings.Mode)
@@ -139,7 +141,7 @@ func (c *checker) gpuRules(path string, p Pool) {
 		c.ruleBackends(here, s, p)
 		switch {
 		case r.MIG > MIGIncapable || s.Mode > ModeMIG || s.TimeSlice > sharing.TimeSliceLong ||
-			s.ComputeMode != sharing.ComputeModeAsIs:
+			s.ComputeMode != sharing.ComputeModeAsIs || s.FrontEnd != sharing.FrontEndDevicePlugin:
 			c.bad(here, "", "use the values of this package", "has a word that is none")
 		case s == GPUSettings{}:
 			c.bad(here, "", "write excluded, mode, backends, minEnforcement, maxSharesPerGPU, memoryReserve, "+

@@ -46,7 +46,7 @@ func TestGPURules(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	if !p.Offers(Mode.Shared) || !p.Offers(Mode.Whole) || p.Offers(Mode.MIG) {
+	if !p.AllowsMode(Mode.Shared) || !p.AllowsMode(Mode.Whole) || p.AllowsMode(Mode.MIG) {
 		t.Error("the pool offers what neither it nor a rule says, or lacks it")
 	}
 	c := decode(t, head+"spec:\n  prices: {currency: EUR, perGPUHour: [{model: '*', price: 2}]}\n  pools: [{name: a, "+

@@ -84,11 +84,11 @@ func autoMIGField(to *AutoMIGMode) field {
 	return f
 }
 
-// DefaultMIGIdleTTL is how long an instance stays after its claim where the pool does not say it.
+// DefaultMIGIdleTTL is how long an instance stays after its grant where the pool does not say it.
 const DefaultMIGIdleTTL = 5 * time.Minute
 
-// KeepWarm is the pool's MIGIdleTTL, or the default.
-func (p Pool) KeepWarm() time.Duration { return cmp.Or(p.MIGIdleTTL, DefaultMIGIdleTTL) }
+// IdleTTL is the pool's MIGIdleTTL, or the default.
+func (p Pool) IdleTTL() time.Duration { return cmp.Or(p.MIGIdleTTL, DefaultMIGIdleTTL) }
 
 // The bounds of MIGIdleTTL, and how it is to be written.
 const (
@@ -195,7 +195,7 @@ func (l *MIGLayout) fields() fields {
 
 // instances keeps the order of the profiles.
 func (l *MIGLayout) instances() field {
-	of := Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxMIGCount)}
+	of := Type{Kind: KindWhole, Min: "0", Max: strconv.Itoa(maxMIGCount)}
 	return field{
 		Field: Field{Doc: "The number of instances of each MIG profile on a GPU. It needs `migEnabled: true`.",
 			Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},

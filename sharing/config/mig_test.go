@@ -112,7 +112,7 @@ func TestMIGPool(t *testing.T) {
 		"b, "+
 		"nodeSelector: {x: y}}\n")
 	a, b := c.Pools()[0], c.Pools()[1]
-	if a.Mode != ModeMIG || a.KeepWarm() != 90*time.Second || !a.AllowGPUReset || b.KeepWarm() != DefaultMIGIdleTTL ||
+	if a.Mode != ModeMIG || a.IdleTTL() != 90*time.Second || !a.AllowGPUReset || b.IdleTTL() != DefaultMIGIdleTTL ||
 		b.AllowGPUReset {
 		t.Errorf("%+v, %+v", a, b)
 	}

@@ -32,9 +32,9 @@ func TestMPS(t *testing.T) {
 	for text, want := range map[string]MPSComputeMode{
 		"backends: [driver, mps]":                         MPSComputeModeManage,
 		"backends: [driver, mps], mpsComputeMode: manage": MPSComputeModeManage,
-		"backends: [driver, mps], mpsComputeMode: keep":   MPSComputeModeKeep,
+		"backends: [driver, mps], mpsComputeMode: keep":   MPSComputeModeUnchanged,
 		// Kerf sets it once, MPS never
-		"backends: [driver, mps], mpsComputeMode: keep, computeMode: default": MPSComputeModeKeep,
+		"backends: [driver, mps], mpsComputeMode: keep, computeMode: default": MPSComputeModeUnchanged,
 	} {
 		c, err := Decode(doc(text))
 		if err != nil {

@@ -56,7 +56,7 @@ func TestOvercommitMistakes(t *testing.T) {
 		`line 6: spec.pools[0].overcommit.compute "6" is more than 5; write a number from 1 to 5, such as 1.25`,
 		`line 9: spec.pools[1].overcommit.memory "1.25" is not a number; write a number such as 1.25, without quotes or unit`,
 		"line 9: spec.pools[1].overcommit.computer is not a known field; did you mean compute?",
-		`line 13: spec.pools[2].overcommit.memory "1.5" leaves no room for minEnforcement driver`,
+		`line 13: spec.pools[2].overcommit.memory "1.5" contradicts minEnforcement driver`,
 		`line 15: spec.pools[2].gpuRules[0].overcommit.memory "1.001" is not a number with at most two digits behind ` +
 			`the point`,
 		"line 19: spec.pools[3].overcommit is for fractions, and mode whole gives none; leave it out",
@@ -75,5 +75,5 @@ func TestOvercommitMistakes(t *testing.T) {
     gpuRules: [{index: [0], mode: shared}]
 `))
 	checkLines(t, err,
-		[]string{`line 9: spec.pools[0].gpuRules[0].overcommit.memory "1.01" leaves no room for minEnforcement driver`})
+		[]string{`line 9: spec.pools[0].gpuRules[0].overcommit.memory "1.01" contradicts minEnforcement driver`})
 }

@@ -57,7 +57,7 @@ func (c Config) PoolFor(labels map[string]string) (Pool, error) {
 func (p Pool) Of(g sharing.GPU) GPUSettings {
 	s := GPUSettings{
 		MaxSharesPerGPU: p.MaxSharesPerGPU, MemoryReserve: p.MemoryReserve, PowerLimitWatts: p.PowerLimitWatts,
-		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode, Overcommit: p.Overcommit,
+		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode, Overcommit: p.Overcommit, FrontEnd: p.FrontEnd,
 	}
 	for _, r := range p.GPURules {
 		if r.fits(g) {
@@ -142,25 +142,25 @@ func (c Config) Resolve(pool Pool, asked sharing.Request) (sharing.Request, erro
 func (c Config) choices(pool Pool) string {
 	names := c.ProfileNames(pool)
 	if len(names) == 0 {
-		return "ask for amounts instead; the sharing config has no profiles here"
+		return "request amounts instead; the sharing config has no profiles here"
 	}
 	return "name one of " + strings.Join(names, ", ")
 }
 
-// Asks are the amounts that a container requests with the profile. They are written into a pod that names it and
+// Requests are the amounts that a container requests with the profile. They are written into a pod that names it and
 // requests nothing. If the memory is no whole number of GiB, which no pod can request, there are none.
-func (p Profile) Asks() []sharing.Ask {
-	count := func(resource string, n int) sharing.Ask {
-		return sharing.Ask{Resource: strings.TrimPrefix(resource, sharing.Domain+"/"), Count: n}
+func (p Profile) Requests() []sharing.ResourceRequest {
+	count := func(resource string, n int) sharing.ResourceRequest {
+		return sharing.ResourceRequest{Resource: strings.TrimPrefix(resource, sharing.Domain+"/"), Count: n}
 	}
 	r := p.request()
 	if r.Kind == sharing.KindWhole {
-		return []sharing.Ask{count(sharing.ResourceGPU, r.GPUs)}
+		return []sharing.ResourceRequest{count(sharing.ResourceGPU, r.GPUs)}
 	}
 	if r.Memory%sharing.GiB != 0 {
 		return nil
 	}
-	var asks []sharing.Ask
+	var asks []sharing.ResourceRequest
 	if r.Memory != 0 {
 		asks = append(asks, count(sharing.ResourceMemory, int(r.Memory/sharing.GiB))) //nolint:gosec // a valid size is far below
 	}
@@ -207,7 +207,7 @@ func (c Config) PermitMemory(profile string, total sharing.Bytes) error {
 	if !ok || p.MaxPerPod == 0 || total <= p.MaxPerPod {
 		return nil
 	}
-	return sharing.Invalid("profile", profile, "ask for less",
+	return sharing.Invalid("profile", profile, "request less",
 		"gives one pod at most %s, and its containers have %s together (spec.profiles, %s.maxMemoryPerPod)",
 		p.MaxPerPod, total, profile)
 }

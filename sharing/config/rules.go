@@ -72,7 +72,7 @@ func (c *checker) quota(path string, q sharing.UserQuota) {
 	}
 }
 
-// OverCap is what happens to a lease that uses more than its cap where nothing stronger than watching holds it.
+// OverCap is what happens to an attachment that uses more than its cap where nothing stronger than watching holds it.
 type OverCap uint8
 
 // The over-cap policies.
@@ -81,7 +81,7 @@ const (
 	OverCapDefault OverCap = iota
 	// OverCapWarn: it is reported in the log, in status and in metrics.
 	OverCapWarn
-	// OverCapKill: processes of the lease are killed until it is within its cap, the one that holds the most
+	// OverCapKill: processes of the attachment are killed until it is within its cap, the one that holds the most
 	// first.
 	OverCapKill
 	// OverCapEvict deletes the pod of the grant, with the grace period that it requests. For a grant of no pod it does

@@ -82,14 +82,14 @@ const (
 	// MPSComputeModeManage: EXCLUSIVE_PROCESS while one domain uses the GPU, DEFAULT while several do, and afterwards
 	// what it was before (the default).
 	MPSComputeModeManage MPSComputeMode = iota
-	// MPSComputeModeKeep: Kerf leaves it as it is. Other programs can then use the GPU together with MPS.
-	MPSComputeModeKeep
+	// MPSComputeModeUnchanged: Kerf leaves it as it is. Other programs can then use the GPU together with MPS.
+	MPSComputeModeUnchanged
 )
 
 // String returns "manage" or "keep".
 func (m MPSComputeMode) String() string {
 	switch m {
-	case MPSComputeModeKeep:
+	case MPSComputeModeUnchanged:
 		return "keep"
 	case MPSComputeModeManage:
 	}
@@ -98,7 +98,7 @@ func (m MPSComputeMode) String() string {
 
 // ParseMPSComputeMode reads "manage" or "keep"; field names the input for the error, a *sharing.FieldError.
 func ParseMPSComputeMode(field, s string) (MPSComputeMode, error) {
-	for _, v := range []MPSComputeMode{MPSComputeModeManage, MPSComputeModeKeep} {
+	for _, v := range []MPSComputeMode{MPSComputeModeManage, MPSComputeModeUnchanged} {
 		if v.String() == s {
 			return v, nil
 		}
@@ -171,16 +171,12 @@ func parseComputeMode(field, s string) (sharing.ComputeMode, error) {
 
 // compute checks what a pool says of its GPUs' compute.
 func (c *checker) compute(path string, p Pool) {
-	if p.ComputePolicy > ComputeStrict {
-		c.bad(path+".computePolicy", "", "use a ComputePolicy of this package", "is not a rule for compute")
-	}
-	if p.TimeSlice > sharing.TimeSliceLong {
-		c.bad(path+".timeSlice", "", "use a TimeSlice of package sharing", "is not a time slice")
-	}
-	if p.MPSComputeMode > MPSComputeModeKeep {
-		c.bad(path+".mpsComputeMode", "", "use an MPSComputeMode of this package",
-			"is not a rule for the compute mode under MPS")
-	}
+	c.known(p.ComputePolicy <= ComputeStrict, path+".computePolicy", "a ComputePolicy of this package",
+		"is not a rule for compute")
+	c.known(p.TimeSlice <= sharing.TimeSliceLong, path+".timeSlice", "a TimeSlice of package sharing",
+		"is not a time slice")
+	c.known(p.MPSComputeMode <= MPSComputeModeUnchanged, path+".mpsComputeMode", "an MPSComputeMode of this package",
+		"is not a rule for the compute mode under MPS")
 	switch {
 	case p.ComputeMode > sharing.ComputeModeExclusiveProcess:
 		c.bad(path+".computeMode", "", "use ComputeModeDefault or ComputeModeExclusiveProcess",
@@ -232,7 +228,7 @@ func factor(to *sharing.Factor, most sharing.Factor, doc string) field {
 					most)
 			})
 		},
-		is: func() Type { return Type{Kind: KindNumber, Least: "1", Most: most.String()} },
+		is: func() Type { return Type{Kind: KindNumber, Min: "1", Max: most.String()} },
 		write: func() any {
 			if *to == 0 {
 				return nil
@@ -253,10 +249,19 @@ func (c *checker) overcommit(path string, o sharing.Overcommit, p Pool) {
 	one("compute", o.Compute, sharing.MaxComputeFactor)
 	if o.Memory.More() && p.MinLevel >= sharing.LevelDriver {
 		c.bad(path+".memory", o.Memory.String(), "leave it out, or demand client or less",
-			"leaves no room for minEnforcement %s, by which neighbours cannot take what a grant has not used yet",
+			"contradicts minEnforcement %s, by which neighbours cannot take what a grant has not used yet",
 			p.MinLevel)
 	}
-	if (o.Memory.More() || o.Compute.More()) && !p.Offers(Mode.Shared) {
+	if (o.Memory.More() || o.Compute.More()) && !p.AllowsMode(Mode.Shared) {
 		c.bad(path, "", "leave it out", "is for fractions, and mode %s gives none", p.Mode)
+	}
+}
+
+// frontEnd rejects what the DRA front end does not offer.
+func (c *checker) frontEnd(path string, p Pool) {
+	c.known(p.FrontEnd <= sharing.FrontEndDRA, path+".frontend", "a FrontEnd of package sharing", "is not a front end")
+	if p.FrontEnd == sharing.FrontEndDRA &&
+		(len(p.MIGLayouts) > 0 || p.AllowsMode(func(m Mode) bool { return m == ModeMIG })) {
+		c.bad(path+".frontend", p.FrontEnd.String(), "write devicePlugin, or leave MIG out", "offers no MIG instances")
 	}
 }

@@ -226,7 +226,7 @@ func TestEveryLack(t *testing.T) {
 			f.Runtime.Report.Handlers[0].Binary, f.Runtime.Toolkit.Env = "/usr/bin/nvidia-container-runtime",
 				containerd.Yes
 		}, "default runtime", Missing, "envvar-when-unprivileged = false", both},
-		"nvidia beside": {func(f *Facts) {
+		"nvidia next to": {func(f *Facts) {
 			f.Runtime.Report.Handlers = append(f.Runtime.Report.Handlers,
 				containerd.Handler{Name: "nvidia", Binary: "nvidia-container-runtime"})
 		}, "runtime nvidia", Warn, "RuntimeClass", both},
@@ -237,7 +237,7 @@ func TestEveryLack(t *testing.T) {
 		}, "NVIDIA's runtime", Warn, "as-volume-mounts = false", both},
 		"annotations passed on": {func(f *Facts) { f.Runtime.Report.Handlers[0].PodAnnotations = []string{"*"} },
 			"annotations", Missing, "pod_annotations", both},
-		"parts untold": {func(f *Facts) { f.Runtime.Report.Unchecked = []string{"it is silent"} },
+		"parts unreported": {func(f *Facts) { f.Runtime.Report.Unchecked = []string{"it is silent"} },
 			"runtime, unchecked", Unknown, "it is silent", both},
 		"no mig instances": {func(*Facts) {}, "level hardware", Info, "no GPU supports MIG mode", both},
 		"mig instances wanted": {func(f *Facts) { f.Driver.GPUs[0].MIGCapable = true }, "level hardware", Info,

@@ -162,7 +162,7 @@ func backendsOf(p *nodeapi.GetNodeResponse) []Backend {
 			}
 			one := Backend{Name: b.GetName(), Level: level, Listed: b.GetListed(), Works: b.GetAnswer() == "supported"}
 			if !one.Works {
-				one.Why = fmt.Sprintf("%s on GPU %d: %s", b.GetAnswer(), g.GetIndex(),
+				one.Reason = fmt.Sprintf("%s on GPU %d: %s", b.GetAnswer(), g.GetIndex(),
 					strings.TrimSuffix(b.GetReason()+"; "+b.GetRemedy(), "; "))
 			}
 			i := slices.IndexFunc(out, func(had Backend) bool { return had.Name == one.Name })

@@ -137,7 +137,7 @@ func (a Agent) whyNot(l sharing.Level) string {
 	var why []string
 	for _, b := range a.Backends {
 		if b.Level == l && b.Listed && !b.Works {
-			why = append(why, b.Name+" "+b.Why)
+			why = append(why, b.Name+" "+b.Reason)
 		}
 	}
 	return strings.Join(why, "; ")

@@ -51,6 +51,6 @@ func TestParseSetting(t *testing.T) {
 	if wrong, ok := errors.AsType[*sharing.FieldError](err); !ok ||
 		!strings.Contains(wrong.Error(), "--driver-access") ||
 		!strings.Contains(wrong.Error(), "hostLibrary") {
-		t.Errorf("a word of nobody's: %v", err)
+		t.Errorf("a word of unowned: %v", err)
 	}
 }

@@ -157,9 +157,9 @@ type Agent struct {
 type Backend struct {
 	Name  string
 	Level sharing.Level
-	// Listed is true when its pool lists it, and Works when it is supported; else Why says why not.
+	// Listed is true when its pool lists it, and Works when it is supported; else Reason says why not.
 	Listed, Works bool
-	Why           string
+	Reason        string
 }
 
 // Group is the unix group whose members may use the agent without being root.

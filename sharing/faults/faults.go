@@ -36,8 +36,8 @@ type Grant struct {
 	ID string
 	// Group is shared by those that end together; it is empty for a grant that ends by itself.
 	Group string
-	// Leased is true while something runs on it.
-	Leased bool
+	// active is true while something runs on it.
+	Active bool
 	Faulty []Part
 }
 
@@ -53,12 +53,12 @@ type Kind uint8
 
 // The kinds of acts.
 const (
-	// Tell the users of a grant what is wrong with a GPU of theirs.
-	Tell Kind = iota
+	// Report the users of a grant what is wrong with a GPU of theirs.
+	Report Kind = iota
 	// Recovered tells them that all are healthy again.
 	Recovered
-	// Ask the processes of a grant to end.
-	Ask
+	// RequestEnd the processes of a grant to end.
+	RequestEnd
 	// End the grant: its pod is evicted, and processes of no pod are killed. For a group it is said of one of its
 	// grants.
 	End
@@ -148,7 +148,7 @@ func (k *Tracker) tell(g Grant) []Act {
 	if len(fresh) == 0 {
 		return nil
 	}
-	return []Act{{Kind: Tell, Grant: g.ID, Parts: fresh}}
+	return []Act{{Kind: Report, Grant: g.ID, Parts: fresh}}
 }
 
 // end asks a group to end, or makes it. Its members are in the order of their ids.
@@ -160,9 +160,9 @@ func (k *Tracker) end(now time.Duration, p Policy, name string, members []Grant)
 	}
 	cause := members[slices.IndexFunc(members, faulty)]
 	for _, g := range members {
-		if g.Leased && !gr.asked[g.ID] {
+		if g.Active && !gr.asked[g.ID] {
 			gr.asked[g.ID] = true
-			acts = append(acts, Act{Kind: Ask, Grant: g.ID, Parts: cause.Faulty})
+			acts = append(acts, Act{Kind: RequestEnd, Grant: g.ID, Parts: cause.Faulty})
 		}
 	}
 	if now >= gr.due {

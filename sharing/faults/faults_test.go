@@ -21,7 +21,7 @@ func bad(h sharing.Health) []Part {
 
 // acts writes them as "tell a".
 func text(acts []Act) string {
-	names := []string{"tell", "mended", "ask", "end"}
+	names := []string{"tell", "recovered", "ask", "end"}
 	var out []string
 	for _, a := range acts {
 		out = append(out, names[a.Kind]+" "+a.Grant)
@@ -31,13 +31,13 @@ func text(acts []Act) string {
 
 func TestStep(t *testing.T) {
 	evict := Policy{Evict: true, Grace: 30 * s}
-	well := Grant{ID: "w", Leased: true}
-	lone := Grant{ID: "a", Leased: true, Faulty: bad(sharing.HealthUnhealthy)}
+	well := Grant{ID: "w", Active: true}
+	lone := Grant{ID: "a", Active: true, Faulty: bad(sharing.HealthUnhealthy)}
 	worse := lone
 	worse.Faulty = bad(sharing.HealthLost)
-	recovered := Grant{ID: "a", Leased: true}
-	pod := []Grant{{ID: "p1", Group: "pod", Leased: true, Faulty: bad(sharing.HealthLost)},
-		{ID: "p2", Group: "pod", Leased: true}, {ID: "p3", Group: "pod"}}
+	recovered := Grant{ID: "a", Active: true}
+	pod := []Grant{{ID: "p1", Group: "pod", Active: true, Faulty: bad(sharing.HealthLost)},
+		{ID: "p2", Group: "pod", Active: true}, {ID: "p3", Group: "pod"}}
 	type step struct {
 		now    time.Duration
 		policy Policy
@@ -46,25 +46,25 @@ func TestStep(t *testing.T) {
 		next   time.Duration
 	}
 	tests := map[string][]step{
-		"nobody is faulty": {{0, evict, []Grant{well}, "", 0}},
-		"a report is told once": {{0, Policy{}, []Grant{well, lone}, "tell a", 0},
+		"no one is faulty": {{0, evict, []Grant{well}, "", 0}},
+		"a report is reported once": {{0, Policy{}, []Grant{well, lone}, "tell a", 0},
 			{s, Policy{}, []Grant{well, lone}, "", 0}},
-		"worse is told again, and mends": {{0, Policy{}, []Grant{lone}, "tell a", 0},
+		"worse is reported again, and recovers": {{0, Policy{}, []Grant{lone}, "tell a", 0},
 			{s, Policy{}, []Grant{worse}, "tell a", 0}, {s, Policy{}, []Grant{lone}, "", 0},
-			{2 * s, Policy{}, []Grant{recovered}, "mended a", 0}, {3 * s, Policy{}, []Grant{recovered}, "", 0}},
+			{2 * s, Policy{}, []Grant{recovered}, "recovered a", 0}, {3 * s, Policy{}, []Grant{recovered}, "", 0}},
 		"asked, made to after the grace, and again": {
 			{5 * s, evict, []Grant{well, lone}, "tell a, ask a", 35 * s}, {34 * s, evict, []Grant{lone}, "", 35 * s},
 			{35 * s, evict, []Grant{lone}, "end a", 45 * s}, {36 * s, evict, []Grant{lone}, "", 45 * s},
 			{45 * s, evict, []Grant{lone}, "end a", 55 * s}, {46 * s, evict, nil, "", 0},
 		},
 		"well within the grace": {{0, evict, []Grant{lone}, "tell a, ask a", 30 * s},
-			{29 * s, evict, []Grant{recovered}, "mended a", 0}, {60 * s, evict, []Grant{recovered}, "", 0}},
+			{29 * s, evict, []Grant{recovered}, "recovered a", 0}, {60 * s, evict, []Grant{recovered}, "", 0}},
 		"a policy taken back": {{0, evict, []Grant{lone}, "tell a, ask a", 30 * s},
 			{29 * s, Policy{}, []Grant{lone}, "", 0}, {60 * s, evict, []Grant{lone}, "ask a", 90 * s}},
 		"a pod's containers": {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s},
 			{30 * s, evict, pod, "end p1", 40 * s}},
 		"one that starts later": {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s},
-			{s, evict, []Grant{pod[0], pod[1], {ID: "p3", Group: "pod", Leased: true}}, "ask p3", 30 * s}},
+			{s, evict, []Grant{pod[0], pod[1], {ID: "p3", Group: "pod", Active: true}}, "ask p3", 30 * s}},
 		"nothing runs on it": {{0, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}},
 			"tell b", 30 * s}, {30 * s, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}}, "end b",
 			40 * s}},
@@ -101,7 +101,7 @@ func TestPromises(t *testing.T) {
 			byID, sick := map[string]Grant{}, map[string]bool{}
 			var grants []Grant
 			for i := range 6 {
-				g := Grant{ID: fmt.Sprint(i), Leased: rnd.IntN(3) > 0}
+				g := Grant{ID: fmt.Sprint(i), Active: rnd.IntN(3) > 0}
 				if i < 4 {
 					g.Group = fmt.Sprintf("pod%d", i/2)
 				}
@@ -123,14 +123,14 @@ func TestPromises(t *testing.T) {
 				switch {
 				case a.Kind != Recovered && !sick[name]:
 					t.Fatalf("seed %d at %s: %s, and its group is well", seed, now, text([]Act{a}))
-				case a.Kind >= Ask && !p.Evict:
+				case a.Kind >= RequestEnd && !p.Evict:
 					t.Fatalf("seed %d at %s: %s, and the policy is to report", seed, now, text([]Act{a}))
-				case a.Kind == Ask && !g.Leased:
+				case a.Kind == RequestEnd && !g.Active:
 					t.Fatalf("seed %d at %s: %s, and nothing runs on it", seed, now, text([]Act{a}))
 				}
-				if a.Kind == Tell {
+				if a.Kind == Report {
 					if told[a.Grant] {
-						t.Fatalf("seed %d at %s: %s was told twice", seed, now, a.Grant)
+						t.Fatalf("seed %d at %s: %s was reported twice", seed, now, a.Grant)
 					}
 					told[a.Grant] = true
 				}
@@ -140,7 +140,8 @@ func TestPromises(t *testing.T) {
 			}
 			for _, g := range grants {
 				if faulty(g) != told[g.ID] {
-					t.Fatalf("seed %d at %s: grant %s is faulty: %v, told: %v", seed, now, g.ID, faulty(g), told[g.ID])
+					t.Fatalf("seed %d at %s: grant %s is faulty: %v, reported: %v", seed, now, g.ID, faulty(g),
+						told[g.ID])
 				}
 			}
 			for name, is := range sick {

@@ -29,10 +29,10 @@ const (
 	// Active: the cap is enforced, and the programs run.
 	Active
 	// Releasing has two meanings. No process is in an attachment's cgroup, but the driver still charges memory to it.
-	// Or a grant was withdrawn and has no active attachment.
+	// Or a grant was withdrawn and has no attachment.
 	Releasing
-	// Gone: it does not exist. Only a Transition has this state.
-	Gone
+	// Released: it does not exist. Only a Transition has this state.
+	Released
 )
 
 // String returns the state's name in lower case.
@@ -52,13 +52,13 @@ func (s State) String() string {
 		return "active"
 	case Releasing:
 		return "releasing"
-	case Gone:
+	case Released:
 		return "gone"
 	}
 	return "unknown"
 }
 
-// Attachment is one container instance or process group that uses a claim, known by its cgroup once it is Activating.
+// Attachment is one container instance or process group that uses a grant, known by its cgroup once it is Activating.
 type Attachment struct {
 	State State
 	// ContainerID is the container runtime's ID of the container. It is empty for a process without a container.
@@ -66,8 +66,8 @@ type Attachment struct {
 	// Container is the container of the pod that uses the grant. It may be an init container that runs before the
 	// grant's own and hands the grant over. Empty without a pod.
 	Container string
-	// Asks are what kubelet admitted the container with: the hook's amounts must be among them.
-	Asks []sharing.Ask
+	// Requests are what kubelet admitted the container with: the hook's amounts must be among them.
+	Requests []sharing.ResourceRequest
 	// Part is set while an init container requests less than the grant that it uses. Then this part is enforced. It
 	// is empty for the whole grant. Each share lies within the grant's share on the same GPU.
 	Part sharing.Placement
@@ -111,17 +111,17 @@ func (a *Attachment) clone() *Attachment {
 // inForce reports whether the cap holds programs: they may run.
 func (a *Attachment) inForce() bool { return a != nil && (a.State == Active || a.State == Releasing) }
 
-// Withdrawal says why a claim ends as soon as nothing uses it.
+// Withdrawal says why a grant ends as soon as nothing uses it.
 type Withdrawal uint8
 
 // The reasons of a withdrawal.
 const (
-	// NotWithdrawn: the claim stays.
+	// NotWithdrawn: the grant stays.
 	NotWithdrawn Withdrawal = iota
 	// InitDone: it is of an init container, and the pod's app containers are created.
 	InitDone
-	// PodGone: kubelet has forgotten the pod, or none of its containers starts again.
-	PodGone
+	// PodRemoved: kubelet has forgotten the pod, or none of its containers starts again.
+	PodRemoved
 )
 
 // Work is what is being done with a grant outside of the ledger. Only one thing is done at a time.

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// BenchmarkClaim reserves and releases one grant on a node of 8 GPUs with 50 grants.
-func BenchmarkClaim(b *testing.B) {
+// BenchmarkGrant reserves and releases one grant on a node of 8 GPUs with 50 grants.
+func BenchmarkGrant(b *testing.B) {
 	l := ledger.New()
 	var inventory []sharing.GPU
 	for i := range 8 {
@@ -22,23 +22,23 @@ func BenchmarkClaim(b *testing.B) {
 	if err := l.SetInventory(inventory); err != nil {
 		b.Fatal(err)
 	}
-	claim := func(i int) ledger.Claim {
-		return ledger.Claim{
-			ID: ledger.ClaimID(fmt.Sprint(i)), Request: sharing.Request{Memory: sharing.GiB, GPUs: 1},
+	grant := func(i int) ledger.Reservation {
+		return ledger.Reservation{
+			ID: ledger.GrantID(fmt.Sprint(i)), Request: sharing.Request{Memory: sharing.GiB, GPUs: 1},
 			Owner:     ledger.Owner{PodUID: fmt.Sprint(i), Container: "main"},
 			Placement: sharing.Placement{{GPU: inventory[i%8].Ref(), Memory: sharing.GiB}},
 		}
 	}
 	for i := range 50 {
-		if err := l.Claim(claim(i)); err != nil {
+		if err := l.Reserve(grant(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
-	c := claim(50)
-	b.Run("claim", func(b *testing.B) {
+	c := grant(50)
+	b.Run("reserve", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := l.Claim(c); err != nil {
+			if err := l.Reserve(c); err != nil {
 				b.Fatal(err)
 			}
 			if err := l.Release(c.ID); err != nil {

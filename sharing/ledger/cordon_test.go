@@ -14,7 +14,7 @@ import (
 // A cordoned GPU takes nothing new, over inventories; what has it keeps it, and its container starts again.
 func TestCordons(t *testing.T) {
 	t.Parallel()
-	l := testLedger(t, testClaim("x"))
+	l := testLedger(t, testGrant("x"))
 	why := map[sharing.GPUID]string{"a": "fan", "later": "new"}
 	l.SetCordons(why)
 	why["b"] = "scribbled"
@@ -31,11 +31,11 @@ func TestCordons(t *testing.T) {
 			a.GPU.Cordoned != "fan" || b.FreeMemory == 0 || b.GPU.Cordoned != "" {
 			t.Errorf("%s: %+v, %+v", when, a, b)
 		}
-		c := testClaim("y")
+		c := testGrant("y")
 		c.Request.Percent, c.Placement[0].Percent = 0, 0
-		if err := l.Claim(c); !errors.Is(err, sharing.ErrUnavailable) ||
+		if err := l.Reserve(c); !errors.Is(err, sharing.ErrUnavailable) ||
 			!strings.Contains(err.Error(), "cordoned: fan") {
-			t.Errorf("%s: a new claim: %v", when, err)
+			t.Errorf("%s: a new grant: %v", when, err)
 		}
 		if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"}),
 			testGPU(sharing.GPURef{UUID: "later"})}); err != nil {

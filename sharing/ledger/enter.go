@@ -9,67 +9,67 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// enter adds a checked claim as a whole, or changes nothing. The error wraps ErrInvalid if a sum does not fit in 64
+// enter adds a checked grant as a whole, or changes nothing. The error wraps ErrInvalid if a sum does not fit in 64
 // bits.
-func (l *Ledger) enter(c Claim, lease *Attachment) error {
+func (l *Ledger) enter(c Reservation, active *Attachment) error {
 	for _, f := range c.Placement {
 		if page, ok := l.gpus[f.GPU]; ok {
 			if _, err := page.held.with(f); err != nil {
-				return fmt.Errorf("claim %q: gpu %q: %w", c.ID, f.GPU, err)
+				return fmt.Errorf("grant %q: gpu %q: %w", c.ID, f.GPU, err)
 			}
 		}
 	}
 	e := l.add(c)
-	for _, f := range e.claim.Placement {
+	for _, f := range e.grant.Placement {
 		page := l.page(f.GPU)
 		page.held, _ = page.held.with(f) // checked above; no GPU is twice in a placement
 	}
-	if lease != nil {
-		l.lease(e, *lease)
+	if active != nil {
+		l.setActive(e, *active)
 	}
 	return nil
 }
 
-// lease records that a checked attachment is enforced. It is not the next one any more.
-func (l *Ledger) lease(e *entry, a Attachment) {
+// attachment records that a checked attachment is enforced. It is not the next one any more.
+func (l *Ledger) setActive(e *entry, a Attachment) {
 	a.State = Active
 	if e.next != nil && e.next.ContainerID == a.ContainerID {
 		l.setNext(e, nil)
 	}
 	l.touch(e)
-	e.lease, e.fresh = a.clone(), false
-	l.cgroups[a.Cgroup] = e.claim.ID
+	e.active, e.fresh = a.clone(), false
+	l.cgroups[a.Cgroup] = e.grant.ID
 	if a.ContainerID != "" {
-		l.containers[a.ContainerID] = e.claim.ID
+		l.containers[a.ContainerID] = e.grant.ID
 	}
 	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
-		page.leased, _ = page.leased.with(f) // leased <= held, which does not wrap
+		page.active, _ = page.active.with(f) // active <= held, which does not wrap
 	}
 }
 
-// unlease takes the lease back.
-func (l *Ledger) unlease(e *entry) {
+// unlease takes the attachment back.
+func (l *Ledger) clearActive(e *entry) {
 	l.touch(e)
-	delete(l.cgroups, e.lease.Cgroup)
-	delete(l.containers, e.lease.ContainerID)
+	delete(l.cgroups, e.active.Cgroup)
+	delete(l.containers, e.active.ContainerID)
 	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
-		page.leased = page.leased.without(f)
+		page.active = page.active.without(f)
 	}
 	for id, burstNow := range e.burst {
 		page := l.gpus[id]
 		page.burst = page.burst.SubFloor(burstNow)
 		page.relieve()
 	}
-	e.lease, e.burst = nil, nil
+	e.active, e.burst = nil, nil
 }
 
-// drop removes a claim without a lease.
+// drop removes a grant without an attachment.
 func (l *Ledger) drop(e *entry) {
 	l.setNext(e, nil)
 	l.remove(e)
-	for _, f := range e.claim.Placement {
+	for _, f := range e.grant.Placement {
 		page := l.gpus[f.GPU]
 		page.held = page.held.without(f)
 		page.relieve()
@@ -77,21 +77,21 @@ func (l *Ledger) drop(e *entry) {
 	}
 }
 
-// Restore adds a claim that is known to exist, with its lease if it is in use. It accepts a claim that does not fit,
-// and a GPU of any health or one that no inventory had. View.Overbooked then reports this, and the ledger grants
+// Restore adds a grant that is known to exist, with its attachment if it is in use. It accepts a grant that does not
+// fit, and a GPU of any health or one that no inventory had. View.Overbooked then reports this, and the ledger grants
 // nothing more there.
 //
-// A lease counts with its maximum burst memory until Lend reports the real amount. A claim may have no shares: a
-// cgroup that runs and reaches no GPU. It shares a cap with the claim that it names, even if that claim comes later
-// or was removed. Restore drops a name that is invalid or taken, because losing the name is better than losing the
-// claim.
+// An attachment counts with its maximum burst memory until SetBurst reports the real amount. A grant may have no
+// shares: a cgroup that runs and reaches no GPU. It shares a cap with the grant that it names, even if that grant comes
+// later or was removed. Restore drops a name that is invalid or taken, because losing the name is better than losing
+// the grant.
 //
 // Errors change nothing. ErrInvalid: an empty ID, two shares on one GPU, more than 100 percent, a sum over 64 bits, or
 // an attachment without cgroup and inode. ErrConflict: a taken ID, a cgroup in use, or a container that uses another
 // grant.
-func (l *Ledger) Restore(c Claim, lease *Attachment) error {
-	if err := l.checkRestore(c, lease); err != nil {
-		return fmt.Errorf("restore claim %q: %w", c.ID, err)
+func (l *Ledger) Restore(c Reservation, active *Attachment) error {
+	if err := l.checkRestore(c, active); err != nil {
+		return fmt.Errorf("restore grant %q: %w", c.ID, err)
 	}
 	if _, taken := l.names[c.Name]; taken || sharing.ValidateName("name", c.Name) != nil {
 		c.Name = ""
@@ -99,23 +99,23 @@ func (l *Ledger) Restore(c Claim, lease *Attachment) error {
 	if c.With == c.ID {
 		c.With = ""
 	}
-	if err := l.enter(c, lease); err != nil {
+	if err := l.enter(c, active); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	for _, f := range c.Placement {
 		l.gpus[f.GPU].excuse()
 	}
-	if lease != nil {
-		l.assumeBurst(l.claims[c.ID])
+	if active != nil {
+		l.assumeBurst(l.grants[c.ID])
 	}
 	return nil
 }
 
-func (l *Ledger) checkRestore(c Claim, lease *Attachment) error {
+func (l *Ledger) checkRestore(c Reservation, active *Attachment) error {
 	if c.ID == "" {
 		return fmt.Errorf("no id: %w", sharing.ErrInvalid)
 	}
-	if _, taken := l.claims[c.ID]; taken {
+	if _, taken := l.grants[c.ID]; taken {
 		return fmt.Errorf("id is taken: %w", sharing.ErrConflict)
 	}
 	if err := distinct(c.Placement); err != nil {
@@ -127,8 +127,8 @@ func (l *Ledger) checkRestore(c Claim, lease *Attachment) error {
 			return fmt.Errorf("share %+v is impossible: %w", f, sharing.ErrInvalid)
 		}
 	}
-	if lease == nil {
+	if active == nil {
 		return nil
 	}
-	return l.checkLease(c, *lease)
+	return l.checkActive(c, *active)
 }

@@ -6,7 +6,7 @@ package ledger
 // ActivateNow takes an attachment through all its states up to Active.
 var ActivateNow = activate
 
-func activate(l *Ledger, id ClaimID, a Attachment) error {
+func activate(l *Ledger, id GrantID, a Attachment) error {
 	if a.ContainerID != "" {
 		a.State = Injected
 		if err := l.Assign(id, a); err != nil {
@@ -16,7 +16,7 @@ func activate(l *Ledger, id ClaimID, a Attachment) error {
 	if err := l.Activate(id, a.ContainerID, a.Cgroup, a.Inode); err != nil {
 		return err
 	}
-	err := l.Arm(id)
+	err := l.Activated(id)
 	if err != nil {
 		l.Fail(id)
 	}

@@ -11,14 +11,14 @@ import (
 
 // gpu is the accounting of one GPU.
 type gpu struct {
-	// facts are those of the last inventory that had it. Of a GPU that only a restored claim named, all but
+	// facts are those of the last inventory that had it. Of a GPU that only a restored grant named, all but
 	// the UUID is empty.
 	facts sharing.GPU
-	// present is true while the last inventory has it. A GPU that is not present and has no claims is
+	// present is true while the last inventory has it. A GPU that is not present and has no grants is
 	// dropped.
 	present bool
-	// held sums the shares of all claims on this GPU, and leased those of the leased ones: leased <= held.
-	held, leased sum
+	// held sums the shares of all grants on this GPU, and active those of the active ones: active <= held.
+	held, active sum
 	// excused is true while facts have made held more than the GPU has. Otherwise held fits it.
 	excused bool
 	// burst is the sum of the grants' burst memory here. It fits in what held.memory leaves free, unless lentExcused is
@@ -33,8 +33,8 @@ type sum struct {
 	memory sharing.Bytes
 	// percent may exceed 100 only where facts made it so.
 	percent sharing.Percent
-	// claims counts the shares, and whole those that take the whole GPU: whole <= claims.
-	claims, whole int
+	// grants counts the shares, and whole those that take the whole GPU: whole <= grants.
+	grants, whole int
 	// instances counts the shares that are MIG instances. units has their number on each memory slice.
 	instances int
 	units     [maxUnits]uint8
@@ -47,7 +47,7 @@ const maxUnits = 16
 func (s *sum) place(in sharing.Instance, by int) {
 	s.instances += by
 	for u := max(0, in.Start); u < min(in.Start+in.Size, maxUnits); u++ {
-		s.units[u] = uint8(int(s.units[u]) + by) //nolint:gosec // as many as claims on one GPU, and never below 0
+		s.units[u] = uint8(int(s.units[u]) + by) //nolint:gosec // as many as grants on one GPU, and never below 0
 	}
 }
 
@@ -59,7 +59,7 @@ func (s sum) with(f sharing.Share) (sum, error) {
 	}
 	s.memory = memory
 	s.percent += f.Percent
-	s.claims++
+	s.grants++
 	if f.Whole {
 		s.whole++
 	}
@@ -73,7 +73,7 @@ func (s sum) with(f sharing.Share) (sum, error) {
 func (s sum) without(f sharing.Share) sum {
 	s.memory = s.memory.SubFloor(f.Memory)
 	s.percent -= f.Percent
-	s.claims--
+	s.grants--
 	if f.Whole {
 		s.whole--
 	}
@@ -88,9 +88,9 @@ func (s sum) without(f sharing.Share) sum {
 // its memory.
 func (s sum) fits(g sharing.GPU) bool {
 	if s.instances > 0 {
-		return s.instances == s.claims && slices.Max(s.units[:]) <= 1
+		return s.instances == s.grants && slices.Max(s.units[:]) <= 1
 	}
-	return s.memory <= g.Bookable() && s.percent <= g.BookablePercent() && (s.whole == 0 || s.claims == 1)
+	return s.memory <= g.Bookable() && s.percent <= g.BookablePercent() && (s.whole == 0 || s.grants == 1)
 }
 
 // over reports whether more is booked than there is. Nothing is known of a GPU that is not present.
@@ -109,7 +109,7 @@ func (g *gpu) relieve() {
 	g.excused, g.burstExcused = g.excused && g.over(), g.burstExcused && g.overlent()
 }
 
-// open reports whether new claims are taken at all.
+// open reports whether new grants are taken at all.
 func (g *gpu) open() bool {
 	return g.present && g.facts.Health == sharing.HealthOK && g.facts.Cordoned == "" && !g.facts.MIG &&
 		g.held.whole == 0 && !g.over()
@@ -128,20 +128,20 @@ type View struct {
 	// GPU is as the last inventory had it. One that is gone from it is HealthLost, and one that no inventory
 	// had yet has Index -1.
 	GPU sharing.GPU
-	// FreeMemory and FreePercent can be claimed now. Both are 0 on a GPU that takes no claims: not healthy,
+	// FreeMemory and FreePercent can be reserved now. Both are 0 on a GPU that takes no grants: not healthy,
 	// cordoned, in MIG mode, held whole, or overbooked.
 	FreeMemory  sharing.Bytes
 	FreePercent sharing.Percent
-	// HeldMemory and HeldPercent are booked, LeasedMemory is that part of HeldMemory which is in use.
-	HeldMemory   sharing.Bytes
-	HeldPercent  sharing.Percent
-	LeasedMemory sharing.Bytes
-	// BurstMemory is burst memory in use. The ledger must take it back before a claim can reserve it.
+	// GrantedMemory and GrantedPercent are booked, ActiveMemory is that part of GrantedMemory which is in use.
+	GrantedMemory  sharing.Bytes
+	GrantedPercent sharing.Percent
+	ActiveMemory   sharing.Bytes
+	// BurstMemory is burst memory in use. The ledger must take it back before a grant can reserve it.
 	BurstMemory sharing.Bytes
-	// Whole is true while a claim has the GPU for itself.
+	// Whole is true while a grant has the GPU for itself.
 	Whole bool
-	// Claims is the number of claims with a share here.
-	Claims int
+	// Grants is the number of grants with a share here.
+	Grants int
 	// Overbooked is true while more is booked than the GPU has, because it shrank or because what was found
 	// running did not add up.
 	Overbooked bool
@@ -149,9 +149,10 @@ type View struct {
 
 func (g *gpu) view() View {
 	v := View{
-		GPU: g.facts.Clone(), HeldMemory: g.held.memory, HeldPercent: g.held.percent, LeasedMemory: g.leased.memory,
-		BurstMemory: g.burst,
-		Whole:       g.held.whole > 0, Claims: g.held.claims, Overbooked: g.over(),
+		GPU: g.facts.Clone(), GrantedMemory: g.held.memory, GrantedPercent: g.held.percent,
+		ActiveMemory: g.active.memory,
+		BurstMemory:  g.burst,
+		Whole:        g.held.whole > 0, Grants: g.held.grants, Overbooked: g.over(),
 	}
 	if g.open() {
 		v.FreeMemory = g.free(g.held)

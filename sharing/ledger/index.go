@@ -12,46 +12,53 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// index finds the claims that are booked.
+// index finds the grants that are booked.
 type index struct {
-	// claims has every claim.
-	claims map[ClaimID]*entry
-	// names has exactly the claims with a name, cgroups exactly those with a lease.
-	names   map[string]ClaimID
-	cgroups map[string]ClaimID
+	// grants has every grant.
+	grants map[GrantID]*entry
+	// names has exactly the grants with a name, cgroups exactly those with an attachment.
+	names   map[string]GrantID
+	cgroups map[string]GrantID
 	// containers has exactly the containers of attachments.
-	containers map[string]ClaimID
-	// joined has, for each claim whose cap others share, exactly these others.
-	joined map[ClaimID][]*entry
-	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
+	containers map[string]GrantID
+	// pods has, for each pod with grants, exactly these, by ID.
+	pods map[string][]*entry
+	// joined has, for each grant whose cap others share, exactly these others.
+	joined map[GrantID][]*entry
+	// order has the grants by id. seen is what Grants returned last, nil once that is no longer true.
 	order []*entry
 	seen  []Grant
 	// changed has the entries that may have steps which Transitions has not returned, in the order of their first one.
 	changed []*entry
 }
 
-// Get returns the grant of that id.
-func (x *index) Get(id ClaimID) (Grant, bool) {
-	e, ok := x.claims[id]
+// Get returns the grant of that id. The caller must not change what it points to.
+func (x *index) Get(id GrantID) (Grant, bool) {
+	e, ok := x.grants[id]
 	if !ok {
 		return Grant{}, false
 	}
-	return x.grant(e), true
+	return x.show(e), true
 }
 
-// ByContainer returns the grant of a pod's container, the one with the least id where facts brought several.
+// ByContainer returns the grant of a pod's container, the one with the least id where facts brought several. The caller
+// must not change what it points to.
 func (x *index) ByContainer(podUID, container string) (Grant, bool) {
-	var found *entry
-	for _, e := range x.claims {
-		if podUID != "" && e.claim.Owner.PodUID == podUID && e.claim.Owner.Container == container &&
-			(found == nil || e.claim.ID < found.claim.ID) {
-			found = e
+	for _, e := range x.pods[podUID] {
+		if e.grant.Owner.Container == container {
+			return x.show(e), true
 		}
 	}
-	if found == nil {
-		return Grant{}, false
+	return Grant{}, false
+}
+
+// ByPod returns the grants of a pod's containers, in order.
+func (x *index) ByPod(podUID string) []GrantID {
+	var ids []GrantID
+	for _, e := range x.pods[podUID] {
+		ids = append(ids, e.grant.ID)
 	}
-	return x.grant(found), true
+	return ids
 }
 
 // Grants returns all grants, by id. Calls are far more frequent than changes, so the answer is made once for each
@@ -60,14 +67,19 @@ func (x *index) Grants() []Grant {
 	if x.seen == nil {
 		x.seen = make([]Grant, 0, len(x.order))
 		for _, e := range x.order {
-			if e.seen == nil {
-				g := x.grant(e)
-				e.seen = &g
-			}
-			x.seen = append(x.seen, *e.seen)
+			x.seen = append(x.seen, x.show(e))
 		}
 	}
 	return x.seen
+}
+
+// show returns the entry as it is, from a copy that is made once for each change.
+func (x *index) show(e *entry) Grant {
+	if e.seen == nil {
+		g := x.grant(e)
+		e.seen = &g
+	}
+	return *e.seen
 }
 
 // touch is called before or after a change of the entry, or of the grants that share its cap. It drops the cached views
@@ -77,23 +89,23 @@ func (x *index) touch(e *entry) {
 	if !e.changed {
 		e.changed, x.changed = true, append(x.changed, e)
 	}
-	if len(x.joined[e.claim.Root()]) > 0 {
-		for _, s := range x.sharers(e.claim) {
+	if len(x.joined[e.grant.Root()]) > 0 {
+		for _, s := range x.sharers(e.grant) {
 			s.seen = nil
 		}
 	}
 }
 
-// find is where the claim is in the order, or where it would be.
-func (x *index) find(id ClaimID) (int, bool) {
-	return slices.BinarySearchFunc(x.order, id, func(e *entry, id ClaimID) int { return cmp.Compare(e.claim.ID, id) })
+// findEntry is where the grant is in a list by ID, or where it would be.
+func findEntry(all []*entry, id GrantID) (int, bool) {
+	return slices.BinarySearchFunc(all, id, func(e *entry, id GrantID) int { return cmp.Compare(e.grant.ID, id) })
 }
 
-// entry is a claim with its attachments.
+// entry is a grant with its attachments.
 type entry struct {
-	claim Claim
-	// lease is the enforced attachment, and next the one that is not yet enforced; nil for none.
-	lease, next *Attachment
+	grant Reservation
+	// attachment is the enforced attachment, and next the one that is not yet enforced; nil for none.
+	active, next *Attachment
 	// work, withdrawn and fresh are as in Grant.
 	work      Work
 	withdrawn Withdrawal
@@ -108,28 +120,28 @@ type entry struct {
 	changed   bool
 }
 
-// inForce is what the entry's lease may use.
+// inForce is what the entry's attachment may use.
 func (e *entry) inForce() sharing.Placement {
-	if len(e.lease.Part) > 0 {
-		return e.lease.Part
+	if len(e.active.Part) > 0 {
+		return e.active.Part
 	}
-	return e.claim.Placement
+	return e.grant.Placement
 }
 
 func (x *index) grant(e *entry) Grant {
-	g := Grant{Claim: e.claim.clone(), SharedCap: x.sharedCap(e.claim)}
-	g.Lease, g.Next, g.Work, g.Withdrawn, g.Fresh = e.lease.clone(), e.next.clone(), e.work, e.withdrawn, e.fresh
+	g := Grant{Reservation: e.grant.clone(), SharedCap: x.sharedCap(e.grant)}
+	g.Active, g.Next, g.Work, g.Withdrawn, g.Fresh = e.active.clone(), e.next.clone(), e.work, e.withdrawn, e.fresh
 	if len(e.burst) > 0 {
 		g.Burst = maps.Clone(e.burst)
 	}
 	return g
 }
 
-func (x *index) checkIdentity(c Claim) error {
+func (x *index) checkIdentity(c Reservation) error {
 	if c.ID == "" {
 		return fmt.Errorf("no id: %w", sharing.ErrInvalid)
 	}
-	if _, taken := x.claims[c.ID]; taken {
+	if _, taken := x.grants[c.ID]; taken {
 		return fmt.Errorf("id is taken: %w", sharing.ErrConflict)
 	}
 	if c.Name != "" {
@@ -144,60 +156,64 @@ func (x *index) checkIdentity(c Claim) error {
 		return fmt.Errorf("owner has a pod without a container, or the reverse: %w", sharing.ErrInvalid)
 	}
 	if held, ok := x.ByContainer(c.Owner.PodUID, c.Owner.Container); ok {
-		return fmt.Errorf("container %q of pod %q holds claim %q: %w", c.Owner.Container, c.Owner.PodUID, held.Claim.ID,
+		return fmt.Errorf("container %q of pod %q holds grant %q: %w", c.Owner.Container, c.Owner.PodUID, held.ID,
 			sharing.ErrConflict)
 	}
 	return nil
 }
 
-// ByContainerID returns the claim that the container instance of that id uses, or is to use next.
-func (x *index) ByContainerID(containerID string) (ClaimID, bool) {
+// ByContainerID returns the grant that the container instance of that id uses, or is to use next.
+func (x *index) ByContainerID(containerID string) (GrantID, bool) {
 	id, ok := x.containers[containerID]
 	return id, ok
 }
 
-// ByCgroup returns the claim whose lease has that cgroup.
-func (x *index) ByCgroup(dir string) (ClaimID, bool) {
+// ByCgroup returns the grant whose attachment has that cgroup.
+func (x *index) ByCgroup(dir string) (GrantID, bool) {
 	id, ok := x.cgroups[dir]
 	return id, ok
 }
 
-// setNext makes an attachment, or with nil none, the next to use a claim.
+// setNext makes an attachment, or with nil none, the next to use a grant.
 func (x *index) setNext(e *entry, a *Attachment) {
 	x.touch(e)
-	if e.next != nil && (e.lease == nil || e.lease.ContainerID != e.next.ContainerID) {
+	if e.next != nil && (e.active == nil || e.active.ContainerID != e.next.ContainerID) {
 		delete(x.containers, e.next.ContainerID)
 	}
 	e.next = a.clone()
 	if a != nil && a.ContainerID != "" {
-		x.containers[a.ContainerID] = e.claim.ID
+		x.containers[a.ContainerID] = e.grant.ID
 	}
 }
 
-func (x *index) checkLease(c Claim, lease Attachment) error {
-	if lease.Cgroup == "" || lease.Inode == 0 {
-		return fmt.Errorf("lease without cgroup and inode: %w", sharing.ErrInvalid)
+func (x *index) checkActive(c Reservation, active Attachment) error {
+	if active.Cgroup == "" || active.Inode == 0 {
+		return fmt.Errorf("attachment without cgroup and inode: %w", sharing.ErrInvalid)
 	}
-	if err := checkPart(c.Placement, lease.Part); err != nil {
+	if err := checkPart(c.Placement, active.Part); err != nil {
 		return err
 	}
-	if holder, taken := x.cgroups[lease.Cgroup]; taken {
-		return fmt.Errorf("cgroup %q is leased to claim %q: %w", lease.Cgroup, holder, sharing.ErrConflict)
+	if holder, taken := x.cgroups[active.Cgroup]; taken {
+		return fmt.Errorf("cgroup %q is in use by grant %q: %w", active.Cgroup, holder, sharing.ErrConflict)
 	}
-	if user, taken := x.containers[lease.ContainerID]; taken && user != c.ID {
-		return fmt.Errorf("container %q uses claim %q: %w", lease.ContainerID, user, sharing.ErrConflict)
+	if user, taken := x.containers[active.ContainerID]; taken && user != c.ID {
+		return fmt.Errorf("container %q uses grant %q: %w", active.ContainerID, user, sharing.ErrConflict)
 	}
 	return nil
 }
 
-// add files a checked claim.
-func (x *index) add(c Claim) *entry {
-	e := &entry{claim: c.clone(), published: unborn()}
-	x.claims[c.ID] = e
-	at, _ := x.find(c.ID)
+// add files a checked grant.
+func (x *index) add(c Reservation) *entry {
+	e := &entry{grant: c.clone(), published: unborn()}
+	x.grants[c.ID] = e
+	at, _ := findEntry(x.order, c.ID)
 	x.order = slices.Insert(x.order, at, e)
 	if c.Name != "" {
 		x.names[c.Name] = c.ID
+	}
+	if uid := c.Owner.PodUID; uid != "" {
+		at, _ := findEntry(x.pods[uid], c.ID)
+		x.pods[uid] = slices.Insert(x.pods[uid], at, e)
 	}
 	if c.With != "" {
 		x.joined[c.With] = append(x.joined[c.With], e)
@@ -206,20 +222,26 @@ func (x *index) add(c Claim) *entry {
 	return e
 }
 
-// remove takes a claim without a lease out again.
+// remove takes a grant without an attachment out again.
 func (x *index) remove(e *entry) {
 	x.touch(e)
-	delete(x.claims, e.claim.ID)
-	if at, found := x.find(e.claim.ID); found {
+	delete(x.grants, e.grant.ID)
+	if at, found := findEntry(x.order, e.grant.ID); found {
 		x.order = slices.Delete(x.order, at, at+1)
 	}
-	if e.claim.Name != "" {
-		delete(x.names, e.claim.Name)
+	if e.grant.Name != "" {
+		delete(x.names, e.grant.Name)
 	}
-	if with := e.claim.With; with != "" {
-		x.joined[with] = slices.DeleteFunc(x.joined[with], func(o *entry) bool { return o == e })
-		if len(x.joined[with]) == 0 {
-			delete(x.joined, with)
-		}
+	without(x.pods, e.grant.Owner.PodUID, e)
+	without(x.joined, e.grant.With, e)
+}
+
+// without removes an entry from the list of a key. A list that becomes empty goes.
+func without[K comparable](lists map[K][]*entry, key K, e *entry) {
+	left := slices.DeleteFunc(lists[key], func(o *entry) bool { return o == e })
+	if len(left) == 0 {
+		delete(lists, key)
+		return
 	}
+	lists[key] = left
 }

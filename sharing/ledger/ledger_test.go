@@ -20,10 +20,10 @@ func testGPU(id sharing.GPURef) sharing.GPU {
 		NVLinks: []sharing.GPUID{"peer"}}
 }
 
-// testClaim takes 10 GiB and 50 percent of GPU a.
-func testClaim(id ClaimID) Claim {
+// testGrant takes 10 GiB and 50 percent of GPU a.
+func testGrant(id GrantID) Reservation {
 	const uuid = "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
-	return Claim{
+	return Reservation{
 		ID: id, Name: "name-" + string(id),
 		Request: sharing.Request{Memory: 10 * sharing.GiB, Percent: 50, GPUs: 1, Models: []string{"*"},
 			UUIDs: []sharing.GPUID{uuid}},
@@ -31,15 +31,15 @@ func testClaim(id ClaimID) Claim {
 	}
 }
 
-func testLedger(t *testing.T, claims ...Claim) *Ledger {
+func testLedger(t *testing.T, grants ...Reservation) *Ledger {
 	t.Helper()
 	l := New()
 	if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}),
 		testGPU(sharing.GPURef{UUID: "b"})}); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range claims {
-		if err := l.Claim(c); err != nil {
+	for _, c := range grants {
+		if err := l.Reserve(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,17 +54,17 @@ func TestNothingAliases(t *testing.T) {
 	if err := l.SetInventory(inventory); err != nil {
 		t.Fatal(err)
 	}
-	c, lease := testClaim("x"), Attachment{Cgroup: "/x", Inode: 1}
-	if err := l.Restore(c, &lease); err != nil {
+	c, active := testGrant("x"), Attachment{Cgroup: "/x", Inode: 1}
+	if err := l.Restore(c, &active); err != nil {
 		t.Fatal(err)
 	}
 	wantGrants, wantGPUs := l.Grants(), l.GPUs()
 	scribble := func(g Grant) {
-		g.Claim.Placement[0].Memory, g.Claim.Request.Models[0], g.Claim.Request.UUIDs[0], g.Lease.Cgroup = 0, "x", "x",
+		g.Placement[0].Memory, g.Request.Models[0], g.Request.UUIDs[0], g.Active.Cgroup = 0, "x", "x",
 			"/y"
 	}
 	inventory[0].NVLinks[0] = "x"
-	scribble(Grant{Claim: c, Lease: &lease})
+	scribble(Grant{Reservation: c, Active: &active})
 	g, ok := l.Get("x")
 	if !ok {
 		t.Fatal("the grant is not found")
@@ -84,26 +84,26 @@ func TestNothingAliases(t *testing.T) {
 // What Grants returned is a picture: it does not change with the ledger.
 func TestGrantsStay(t *testing.T) {
 	t.Parallel()
-	leader, follower := testClaim("x"), testClaim("y")
-	for _, c := range []*Claim{&leader, &follower} {
+	leader, follower := testGrant("x"), testGrant("y")
+	for _, c := range []*Reservation{&leader, &follower} {
 		c.Name, c.Owner = "", Owner{PodUID: "u", Container: "c-" + string(c.ID)}
 	}
 	follower.With = "x"
 	l := testLedger(t, leader)
 	alone := l.Grants()
-	if err := l.Claim(follower); err != nil {
+	if err := l.Reserve(follower); err != nil {
 		t.Fatal(err)
 	}
 	both := l.Grants()
 	if err := activate(l, "y", Attachment{Cgroup: "/y", Inode: 1, ContainerID: "i", Container: "c-y"}); err != nil {
 		t.Fatal(err)
 	}
-	armed := l.Grants()
-	if err := errors.Join(l.EndLease("y"), l.Release("y")); err != nil {
+	activated := l.Grants()
+	if err := errors.Join(l.EndAttachment("y"), l.Release("y")); err != nil {
 		t.Fatal(err)
 	}
 	type row struct {
-		grants, joint, leased int
+		grants, joint, active int
 	}
 	count := func(all []Grant) (r row) {
 		for _, g := range all {
@@ -111,13 +111,13 @@ func TestGrantsStay(t *testing.T) {
 			if g.SharedCap != nil {
 				r.joint++
 			}
-			if g.Lease != nil {
-				r.leased++
+			if g.Active != nil {
+				r.active++
 			}
 		}
 		return r
 	}
-	got := []row{count(alone), count(both), count(armed), count(l.Grants())}
+	got := []row{count(alone), count(both), count(activated), count(l.Grants())}
 	if diff := cmp.Diff([]row{{1, 0, 0}, {2, 2, 0}, {2, 2, 1}, {1, 0, 0}}, got,
 		cmp.AllowUnexported(row{})); diff != "" {
 		t.Error(diff)
@@ -126,7 +126,7 @@ func TestGrantsStay(t *testing.T) {
 
 func TestLookups(t *testing.T) {
 	t.Parallel()
-	pod := testClaim("x")
+	pod := testGrant("x")
 	pod.Owner = Owner{PodUID: "u", Container: "main"}
 	l := testLedger(t, pod)
 	for name, ok := range map[string]bool{
@@ -148,52 +148,54 @@ func second[T any](_ T, ok bool) bool { return ok }
 // A call that fails leaves the ledger as it was.
 func TestNothingHalfDone(t *testing.T) {
 	t.Parallel()
-	bad := func(change func(*Claim)) Claim {
-		c := testClaim("y")
+	bad := func(change func(*Reservation)) Reservation {
+		c := testGrant("y")
 		change(&c)
 		return c
 	}
 	const huge = sharing.Bytes(math.MaxUint64)
-	lease := &Attachment{Cgroup: "/y", Inode: 1}
+	active := &Attachment{Cgroup: "/y", Inode: 1}
 	tests := map[string]struct {
 		do func(*Ledger) error
 		is error
 	}{
-		"no id": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "" })) },
+		"no id": {func(l *Ledger) error { return l.Reserve(bad(func(c *Reservation) { c.ID = "" })) },
 			sharing.ErrInvalid},
-		"id taken": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "x" })) },
+		"id taken": {func(l *Ledger) error { return l.Reserve(bad(func(c *Reservation) { c.ID = "x" })) },
 			sharing.ErrConflict},
-		"bad name": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "Bad" })) },
+		"bad name": {func(l *Ledger) error { return l.Reserve(bad(func(c *Reservation) { c.Name = "Bad" })) },
 			sharing.ErrInvalid},
-		"name taken": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "name-x" })) },
+		"name taken": {func(l *Ledger) error { return l.Reserve(bad(func(c *Reservation) { c.Name = "name-x" })) },
 			sharing.ErrConflict},
-		"half an owner": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Owner.PodUID = "u" })) },
+		"half an owner": {func(l *Ledger) error {
+			return l.Reserve(bad(func(c *Reservation) { c.Owner.PodUID = "u" }))
+		},
 			sharing.ErrInvalid},
-		"bad request": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Request.GPUs = 0 })) },
+		"bad request": {func(l *Ledger) error { return l.Reserve(bad(func(c *Reservation) { c.Request.GPUs = 0 })) },
 			sharing.ErrInvalid},
 		"open request": {func(l *Ledger) error {
-			return l.Claim(bad(func(c *Claim) { c.Request = sharing.Request{Profile: "p"} }))
+			return l.Reserve(bad(func(c *Reservation) { c.Request = sharing.Request{Profile: "p"} }))
 		}, sharing.ErrInvalid},
-		"no shares": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement = nil })) },
+		"no shares": {func(l *Ledger) error { return l.Reserve(bad(func(c *Reservation) { c.Placement = nil })) },
 			sharing.ErrInvalid},
 		"unknown GPU": {func(l *Ledger) error {
-			return l.Claim(bad(func(c *Claim) { c.Placement[0].GPU = sharing.GPURef{UUID: "z"} }))
+			return l.Reserve(bad(func(c *Reservation) { c.Placement[0].GPU = sharing.GPURef{UUID: "z"} }))
 		}, sharing.ErrNotFound},
-		"restore without id": {func(l *Ledger) error { return l.Restore(Claim{}, lease) }, sharing.ErrInvalid},
-		"restore twice":      {func(l *Ledger) error { return l.Restore(testClaim("x"), lease) }, sharing.ErrConflict},
+		"restore without id": {func(l *Ledger) error { return l.Restore(Reservation{}, active) }, sharing.ErrInvalid},
+		"restore twice":      {func(l *Ledger) error { return l.Restore(testGrant("x"), active) }, sharing.ErrConflict},
 		"restore over 100%": {func(l *Ledger) error {
-			return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease)
+			return l.Restore(bad(func(c *Reservation) { c.Placement[0].Percent = 101 }), active)
 		}, sharing.ErrInvalid},
 		"restore on no GPU": {func(l *Ledger) error {
-			return l.Restore(bad(func(c *Claim) { c.Placement[0].GPU = sharing.GPURef{UUID: ""} }), lease)
+			return l.Restore(bad(func(c *Reservation) { c.Placement[0].GPU = sharing.GPURef{UUID: ""} }), active)
 		}, sharing.ErrInvalid},
 		"restore overflow": {func(l *Ledger) error {
-			return l.Restore(bad(func(c *Claim) { c.Placement[0].Memory = huge }), lease)
+			return l.Restore(bad(func(c *Reservation) { c.Placement[0].Memory = huge }), active)
 		}, sharing.ErrInvalid},
-		"restore without cgroup": {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Inode: 1}) },
+		"restore without cgroup": {func(l *Ledger) error { return l.Restore(testGrant("y"), &Attachment{Inode: 1}) },
 			sharing.ErrInvalid},
 		"restore without inode": {func(l *Ledger) error {
-			return l.Restore(testClaim("y"),
+			return l.Restore(testGrant("y"),
 				&Attachment{Cgroup: "/y"})
 		}, sharing.ErrInvalid},
 		"health of no GPU": {func(l *Ledger) error {
@@ -202,14 +204,14 @@ func TestNothingHalfDone(t *testing.T) {
 		}, sharing.ErrNotFound},
 		"inventory without UUID": {func(l *Ledger) error { return l.SetInventory([]sharing.GPU{{Memory: 1}}) },
 			sharing.ErrInvalid},
-		"adopt an unknown claim":  {func(l *Ledger) error { return l.Adopt("z", *lease) }, sharing.ErrNotFound},
+		"adopt an unknown grant":  {func(l *Ledger) error { return l.Adopt("z", *active) }, sharing.ErrNotFound},
 		"adopt without a cgroup":  {func(l *Ledger) error { return l.Adopt("x", Attachment{}) }, sharing.ErrInvalid},
-		"end of an unknown claim": {func(l *Ledger) error { return l.EndLease("z") }, sharing.ErrNotFound},
+		"end of an unknown grant": {func(l *Ledger) error { return l.EndAttachment("z") }, sharing.ErrNotFound},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := testLedger(t, testClaim("x"))
+			l := testLedger(t, testGrant("x"))
 			grants, gpus := l.Grants(), l.GPUs()
 			if err := tt.do(l); !errors.Is(err, tt.is) {
 				t.Errorf("error %v, want %v", err, tt.is)
@@ -227,15 +229,15 @@ func TestNothingHalfDone(t *testing.T) {
 // The last byte is given, and not one more.
 func TestTheLastByte(t *testing.T) {
 	t.Parallel()
-	l := testLedger(t, testClaim("x"))
-	claim := func(id ClaimID, memory sharing.Bytes) error {
-		return l.Claim(Claim{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1},
+	l := testLedger(t, testGrant("x"))
+	grant := func(id GrantID, memory sharing.Bytes) error {
+		return l.Reserve(Reservation{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1},
 			Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: memory}}})
 	}
-	if err := claim("y", 70*sharing.GiB+1); !errors.Is(err, sharing.ErrExhausted) {
+	if err := grant("y", 70*sharing.GiB+1); !errors.Is(err, sharing.ErrExhausted) {
 		t.Errorf("one byte too much: %v", err)
 	}
-	if err := claim("y", 70*sharing.GiB); err != nil {
+	if err := grant("y", 70*sharing.GiB); err != nil {
 		t.Errorf("all that is left: %v", err)
 	}
 	if v, _ := l.GPU(sharing.GPURef{UUID: "a"}); v.FreeMemory != 0 || v.FreePercent != 50 || v.Overbooked {
@@ -243,21 +245,21 @@ func TestTheLastByte(t *testing.T) {
 	}
 }
 
-// A restored claim whose name cannot be kept is worth more than its name.
+// A restored grant whose name cannot be kept is worth more than its name.
 func TestRestoreDropsTheName(t *testing.T) {
 	t.Parallel()
-	l := testLedger(t, testClaim("x"))
+	l := testLedger(t, testGrant("x"))
 	for i, name := range []string{"name-x", "Not A Name", "\x00"} {
-		c := Claim{ID: ClaimID(rune('p' + i)), Name: name}
+		c := Reservation{ID: GrantID(rune('p' + i)), Name: name}
 		if err := l.Restore(c, nil); err != nil {
 			t.Fatal(err)
 		}
-		if g, _ := l.Get(c.ID); g.Claim.Name != "" {
-			t.Errorf("name %q is kept", g.Claim.Name)
+		if g, _ := l.Get(c.ID); g.Name != "" {
+			t.Errorf("name %q is kept", g.Name)
 		}
 	}
-	if g, _ := l.Get("x"); g.Claim.Name != "name-x" {
-		t.Errorf("the name of the claim that had it is now %q", g.Claim.Name)
+	if g, _ := l.Get("x"); g.Name != "name-x" {
+		t.Errorf("the name of the grant that had it is now %q", g.Name)
 	}
 	if err := l.Check(); err != nil {
 		t.Error(err)
@@ -271,16 +273,16 @@ func TestCheckFinds(t *testing.T) {
 		spoil func(*Ledger)
 		want  string
 	}{
-		"a claim under another id": {func(l *Ledger) { l.claims["z"] = l.claims["x"] }, "is filed under"},
+		"a grant under another id": {func(l *Ledger) { l.grants["z"] = l.grants["x"] }, "is filed under"},
 		"two shares on one GPU": {func(l *Ledger) {
-			e := l.claims["x"]
-			e.claim.Placement = append(e.claim.Placement, e.claim.Placement[0])
+			e := l.grants["x"]
+			e.grant.Placement = append(e.grant.Placement, e.grant.Placement[0])
 		}, "two shares"},
 		"a lost name":          {func(l *Ledger) { delete(l.names, "name-x") }, "is not found by its name"},
-		"a name of nobody":     {func(l *Ledger) { l.names["ghost"] = "z" }, "2 names for 1 claims"},
+		"a name of no one":     {func(l *Ledger) { l.names["ghost"] = "z" }, "2 names for 1 grants"},
 		"a lost cgroup":        {func(l *Ledger) { delete(l.cgroups, "/x") }, "is not found by its cgroup"},
 		"a wrong sum":          {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].held.memory-- }, "booked"},
-		"a wrong count":        {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].leased.claims++ }, "booked"},
+		"a wrong count":        {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].active.grants++ }, "booked"},
 		"a GPU without a page": {func(l *Ledger) { delete(l.gpus, sharing.GPURef{UUID: "a"}) }, "has no page"},
 		"an overbooked GPU": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.Memory = sharing.GiB },
 			"overbooked true"},
@@ -290,15 +292,15 @@ func TestCheckFinds(t *testing.T) {
 			"is gone and has a page"},
 		"a healthy ghost": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].present = false },
 			"is gone and healthy"},
-		"a lost container": {func(l *Ledger) { l.claims["x"].lease.ContainerID = "k" },
+		"a lost container": {func(l *Ledger) { l.grants["x"].active.ContainerID = "k" },
 			"is not found by its container"},
-		"a container of nobody": {func(l *Ledger) { l.containers["k"] = "x" }, "1 containers for 0 attachments"},
-		"a lease not active": {func(l *Ledger) { l.claims["x"].lease.State = Injected },
-			"leased to an attachment that is injected"},
-		"two active": {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Active, Cgroup: "/y"} },
+		"a container of no one": {func(l *Ledger) { l.containers["k"] = "x" }, "1 containers for 0 attachments"},
+		"an attachment not active": {func(l *Ledger) { l.grants["x"].active.State = Injected },
+			"in use by an attachment that is injected"},
+		"two active": {func(l *Ledger) { l.grants["x"].next = &Attachment{State: Active, Cgroup: "/y"} },
 			"used next by an attachment that is active"},
 		"two who activate": {func(l *Ledger) {
-			l.claims["x"].next = &Attachment{State: Activating, Cgroup: "/y",
+			l.grants["x"].next = &Attachment{State: Activating, Cgroup: "/y",
 				ContainerID: "k"}
 		}, "is to be used next, by container \"k\""},
 		"a page of another": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.UUID = "z" }, "is filed under"},
@@ -306,7 +308,7 @@ func TestCheckFinds(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := testLedger(t, testClaim("x"))
+			l := testLedger(t, testGrant("x"))
 			if err := activate(l, "x", Attachment{Cgroup: "/x", Inode: 1}); err != nil {
 				t.Fatal(err)
 			}
@@ -324,14 +326,14 @@ func TestCheckFinds(t *testing.T) {
 func TestSorted(t *testing.T) {
 	t.Parallel()
 	l := New()
-	for _, id := range []ClaimID{"c", "a", "b"} {
-		if err := l.Restore(Claim{ID: id}, nil); err != nil {
+	for _, id := range []GrantID{"c", "a", "b"} {
+		if err := l.Restore(Reservation{ID: id}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var ids []ClaimID
+	var ids []GrantID
 	for _, g := range l.Grants() {
-		ids = append(ids, g.Claim.ID)
+		ids = append(ids, g.ID)
 	}
 	if !slices.IsSorted(ids) || len(ids) != 3 {
 		t.Errorf("grants are %q", ids)

@@ -10,18 +10,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Loan is what a lease has of one GPU, and what it uses.
-type Loan struct {
-	ID ClaimID
-	// Memory is guaranteed, Burst is its burst memory, and Most the maximum of Burst.
-	Memory, Burst, Most sharing.Bytes
+// Burst is what an attachment has of one GPU, and what it uses.
+type Burst struct {
+	ID GrantID
+	// Memory is guaranteed, Burst is its burst memory, and MaxBurst the maximum of Burst.
+	Memory, Burst, MaxBurst sharing.Bytes
 	// Used is the memory of its processes. Known is false if it is unknown: all burst memory then counts as used.
 	Used  sharing.Bytes
 	Known bool
 }
 
 // Idle is the unused part of Burst that can be taken back, in whole MiB of use.
-func (l Loan) Idle() sharing.Bytes {
+func (l Burst) Idle() sharing.Bytes {
 	if !l.Known {
 		return 0
 	}
@@ -35,7 +35,7 @@ func (l Loan) Idle() sharing.Bytes {
 // Recall decides how much burst memory each grant keeps when one GPU needs need bytes. It takes idle memory, from the
 // grant with the most of it first; of equals, from the lower id. It never takes used memory. short is how much of need
 // is not idle: it comes back only when its users free it.
-func Recall(loans []Loan, need sharing.Bytes) (keep []sharing.Bytes, short sharing.Bytes) {
+func Recall(loans []Burst, need sharing.Bytes) (keep []sharing.Bytes, short sharing.Bytes) {
 	order := make([]int, len(loans))
 	keep = make([]sharing.Bytes, len(loans))
 	for i := range loans {
@@ -52,8 +52,8 @@ func Recall(loans []Loan, need sharing.Bytes) (keep []sharing.Bytes, short shari
 	return keep, need
 }
 
-// Shares divides the free memory of one GPU among leases with these maximum amounts of burst memory. It divides
-// evenly, in whole MiB. What one lease cannot take, the others get.
+// Shares divides the free memory of one GPU among attachments with these maximum amounts of burst memory. It divides
+// evenly, in whole MiB. What one attachment cannot take, the others get.
 func Shares(free sharing.Bytes, most []sharing.Bytes) []sharing.Bytes {
 	out := make([]sharing.Bytes, len(most))
 	left := free / sharing.MiB

@@ -18,8 +18,8 @@ import (
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	const gib = sharing.GiB
-	loan := func(id string, memory, burstNow, used sharing.Bytes) ledger.Loan {
-		return ledger.Loan{ID: ledger.ClaimID(id), Memory: memory * gib, Burst: burstNow * gib, Used: used * gib,
+	loan := func(id string, memory, burstNow, used sharing.Bytes) ledger.Burst {
+		return ledger.Burst{ID: ledger.GrantID(id), Memory: memory * gib, Burst: burstNow * gib, Used: used * gib,
 			Known: true}
 	}
 	silent := loan("s", 10, 20, 0)
@@ -27,27 +27,27 @@ func TestRecall(t *testing.T) {
 	odd := loan("o", 10, 20, 0)
 	odd.Used = 15*gib + 1
 	for name, tt := range map[string]struct {
-		loans []ledger.Loan
+		loans []ledger.Burst
 		need  sharing.Bytes
 		keep  []sharing.Bytes
 		short sharing.Bytes
 	}{
-		"nothing lent": {nil, 5 * gib, []sharing.Bytes{}, 5 * gib},
-		"all idle": {[]ledger.Loan{loan("a", 10, 20, 3)}, 5 * gib, []sharing.Bytes{15 * gib},
+		"no burst": {nil, 5 * gib, []sharing.Bytes{}, 5 * gib},
+		"all idle": {[]ledger.Burst{loan("a", 10, 20, 3)}, 5 * gib, []sharing.Bytes{15 * gib},
 			0},
-		"the one with the most idle": {[]ledger.Loan{loan("a", 10, 20, 25), loan("b", 10, 10, 10)}, 5 * gib,
+		"the one with the most idle": {[]ledger.Burst{loan("a", 10, 20, 25), loan("b", 10, 10, 10)}, 5 * gib,
 			[]sharing.Bytes{20 * gib, 5 * gib}, 0},
-		"of equals the lower id": {[]ledger.Loan{loan("b", 10, 10, 0), loan("a", 10, 10, 0)}, 5 * gib,
+		"of equals the lower id": {[]ledger.Burst{loan("b", 10, 10, 0), loan("a", 10, 10, 0)}, 5 * gib,
 			[]sharing.Bytes{10 * gib, 5 * gib}, 0},
-		"one and then the next": {[]ledger.Loan{loan("a", 10, 10, 0), loan("b", 10, 20, 0)}, 25 * gib,
+		"one and then the next": {[]ledger.Burst{loan("a", 10, 10, 0), loan("b", 10, 20, 0)}, 25 * gib,
 			[]sharing.Bytes{5 * gib, 0}, 0},
-		"what is used stays": {[]ledger.Loan{loan("a", 10, 20, 25)}, 10 * gib,
+		"what is used stays": {[]ledger.Burst{loan("a", 10, 20, 25)}, 10 * gib,
 			[]sharing.Bytes{15 * gib}, 5 * gib},
-		"what is used stays, in whole MiB": {[]ledger.Loan{odd}, 20 * gib, []sharing.Bytes{5*gib + sharing.MiB},
+		"what is used stays, in whole MiB": {[]ledger.Burst{odd}, 20 * gib, []sharing.Bytes{5*gib + sharing.MiB},
 			5*gib + sharing.MiB},
-		"more used than it has": {[]ledger.Loan{loan("a", 10, 20, 40)}, 10 * gib,
+		"more used than it has": {[]ledger.Burst{loan("a", 10, 20, 40)}, 10 * gib,
 			[]sharing.Bytes{20 * gib}, 10 * gib},
-		"what cannot be told counts as used": {[]ledger.Loan{silent}, gib, []sharing.Bytes{20 * gib}, gib},
+		"what cannot be known counts as used": {[]ledger.Burst{silent}, gib, []sharing.Bytes{20 * gib}, gib},
 	} {
 		keep, short := ledger.Recall(tt.loans, tt.need)
 		if d := cmp.Diff(tt.keep, keep); d != "" || short != tt.short {
@@ -61,11 +61,11 @@ func TestLoansAgainstNaive(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 5000 {
-		loans := make([]ledger.Loan, rnd.IntN(6))
+		loans := make([]ledger.Burst, rnd.IntN(6))
 		most := make([]sharing.Bytes, len(loans))
 		for i := range loans {
-			loans[i] = ledger.Loan{
-				ID:     ledger.ClaimID(fmt.Sprint(rnd.IntN(1000), "-", i)),
+			loans[i] = ledger.Burst{
+				ID:     ledger.GrantID(fmt.Sprint(rnd.IntN(1000), "-", i)),
 				Memory: sharing.Bytes(rnd.IntN(5)) * sharing.MiB, Burst: sharing.Bytes(rnd.IntN(9)) * sharing.MiB,
 				Used: sharing.Bytes(rnd.Int64N(int64(16 * sharing.MiB))), Known: rnd.IntN(6) > 0,
 			}
@@ -86,7 +86,7 @@ func TestLoansAgainstNaive(t *testing.T) {
 }
 
 // naiveRecall always takes the next MiB where it took the last one, else where most can be taken.
-func naiveRecall(loans []ledger.Loan, need sharing.Bytes) ([]sharing.Bytes, sharing.Bytes) {
+func naiveRecall(loans []ledger.Burst, need sharing.Bytes) ([]sharing.Bytes, sharing.Bytes) {
 	keep := make([]sharing.Bytes, len(loans))
 	idle := make([]int64, len(loans))
 	for i, l := range loans {

@@ -17,16 +17,16 @@ func migGPU(id string, mig bool) sharing.GPU {
 		Health: sharing.HealthOK, MIG: mig}
 }
 
-func migClaim(id, gpu string, start, size int) Claim {
-	return Claim{
-		ID: ClaimID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1},
+func migGrant(id, gpu string, start, size int) Reservation {
+	return Reservation{
+		ID: GrantID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1},
 		Terms: Terms{Level: sharing.LevelHardware},
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(gpu)}, Memory: 10 * sharing.GiB,
 			MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: start, Size: size}}},
 	}
 }
 
-// Random claims on one GPU against a naive list: what overlaps is refused, and all else is booked.
+// Random grants on one GPU against a naive list: what overlaps is refused, and all else is booked.
 func TestInstancesProperty(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	l := New()
@@ -37,12 +37,12 @@ func TestInstancesProperty(t *testing.T) {
 	refused := 0
 	for i := range 2000 {
 		id := fmt.Sprintf("k-%d", i)
-		c := migClaim(id, "a", r.IntN(8), 1+r.IntN(4))
+		c := migGrant(id, "a", r.IntN(8), 1+r.IntN(4))
 		free := true
 		for _, in := range have {
 			free = free && !in.Overlaps(c.Placement[0].MIG)
 		}
-		err := l.Claim(c)
+		err := l.Reserve(c)
 		if free != (err == nil) || err != nil && !errors.Is(err, sharing.ErrExhausted) {
 			t.Fatalf("%v next to %v: %v", c.Placement[0].MIG, have, err)
 		}
@@ -53,7 +53,7 @@ func TestInstancesProperty(t *testing.T) {
 		}
 		for id := range have {
 			if r.IntN(3) == 0 {
-				if err := l.Release(ClaimID(id)); err != nil {
+				if err := l.Release(GrantID(id)); err != nil {
 					t.Fatal(err)
 				}
 				delete(have, id)
@@ -80,26 +80,26 @@ func TestInstancesApart(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	want("an instance outside MIG mode", l.Claim(migClaim("1", "b", 0, 1)), sharing.ErrUnsupported)
-	share := Claim{ID: "2", Request: sharing.Request{Memory: sharing.GiB, GPUs: 1},
+	want("an instance outside MIG mode", l.Reserve(migGrant("1", "b", 0, 1)), sharing.ErrUnsupported)
+	share := Reservation{ID: "2", Request: sharing.Request{Memory: sharing.GiB, GPUs: 1},
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: sharing.GiB}}}
-	want("a share in MIG mode", l.Claim(share), sharing.ErrUnsupported)
-	none := migClaim("3", "a", 0, 1)
+	want("a share in MIG mode", l.Reserve(share), sharing.ErrUnsupported)
+	none := migGrant("3", "a", 0, 1)
 	none.Placement[0].MIG = sharing.Instance{}
-	want("no instance", l.Claim(none), sharing.ErrInvalid)
-	want("past the axis", l.Claim(migClaim("4", "a", 14, 4)), sharing.ErrInvalid)
-	want("booked", l.Claim(migClaim("5", "a", 0, 4)), nil)
-	_, err := Resized(migClaim("5", "a", 0, 4).Placement, sharing.GiB)
+	want("no instance", l.Reserve(none), sharing.ErrInvalid)
+	want("past the axis", l.Reserve(migGrant("4", "a", 14, 4)), sharing.ErrInvalid)
+	want("booked", l.Reserve(migGrant("5", "a", 0, 4)), nil)
+	_, err := Resized(migGrant("5", "a", 0, 4).Placement, sharing.GiB)
 	want("another size", err, sharing.ErrUnsupported)
 	// Facts win: what was found overlapping is booked, and shows as too much.
-	if err := l.Restore(migClaim("6", "a", 2, 4), nil); err != nil {
+	if err := l.Restore(migGrant("6", "a", 2, 4), nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.Overbooked()) != 1 {
 		t.Error("two instances in one place are not reported")
 	}
-	want("next to them", l.Claim(migClaim("7", "a", 6, 1)), sharing.ErrExhausted)
-	if err := errors.Join(l.Release("6"), l.Check(), l.Claim(migClaim("7", "a", 6, 1)), l.Check()); err != nil {
+	want("next to them", l.Reserve(migGrant("7", "a", 6, 1)), sharing.ErrExhausted)
+	if err := errors.Join(l.Release("6"), l.Check(), l.Reserve(migGrant("7", "a", 6, 1)), l.Check()); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,12 +15,12 @@ import (
 // It shares no arithmetic with the ledger: signed, and below 2^63 in these tests.
 type naive struct {
 	gpus   []sharing.GPU // the last inventory
-	claims []naiveClaim
+	grants []naiveGrant
 }
 
-type naiveClaim struct {
-	c     ledger.Claim
-	lease *ledger.Attachment
+type naiveGrant struct {
+	c      ledger.Reservation
+	active *ledger.Attachment
 	// next, work and withdrawn are as in ledger.Grant.
 	next      *ledger.Attachment
 	work      ledger.Work
@@ -33,9 +33,9 @@ type naiveClaim struct {
 func most(f sharing.Share) int64 { return max(0, int64(f.Burst)-int64(f.Memory)) }
 
 // assumeAll sets the burst memory that a grant counts while the real amount is unknown.
-func (c *naiveClaim) assumeAll() {
+func (c *naiveGrant) assumeAll() {
 	c.burst = map[sharing.GPURef]int64{}
-	if c.lease == nil || len(c.lease.Part) > 0 {
+	if c.active == nil || len(c.active.Part) > 0 {
 		return
 	}
 	for _, f := range c.c.Placement {
@@ -43,15 +43,15 @@ func (c *naiveClaim) assumeAll() {
 	}
 }
 
-// sharers are the others that share a cap with a claim.
-func (n *naive) sharers(c ledger.Claim) (out []naiveClaim) {
-	root := func(c ledger.Claim) ledger.ClaimID {
+// sharers are the others that share a cap with a grant.
+func (n *naive) sharers(c ledger.Reservation) (out []naiveGrant) {
+	root := func(c ledger.Reservation) ledger.GrantID {
 		if c.With != "" {
 			return c.With
 		}
 		return c.ID
 	}
-	for _, o := range n.claims {
+	for _, o := range n.grants {
 		if o.c.ID != c.ID && root(o.c) == root(c) {
 			out = append(out, o)
 		}
@@ -59,9 +59,9 @@ func (n *naive) sharers(c ledger.Claim) (out []naiveClaim) {
 	return out
 }
 
-// together adds up what a claim and those that share its cap have of a GPU.
-func (n *naive) together(c ledger.Claim, id sharing.GPURef) (sum int64) {
-	for _, o := range append(n.sharers(c), naiveClaim{c: c}) {
+// together adds up what a grant and those that share its cap have of a GPU.
+func (n *naive) together(c ledger.Reservation, id sharing.GPURef) (sum int64) {
+	for _, o := range append(n.sharers(c), naiveGrant{c: c}) {
 		for _, f := range o.c.Placement {
 			if f.GPU == id {
 				sum += int64(f.Memory)
@@ -73,7 +73,7 @@ func (n *naive) together(c ledger.Claim, id sharing.GPURef) (sum int64) {
 
 // burstOn adds up the burst memory on a GPU.
 func (n *naive) burstOn(id sharing.GPURef) (sum int64) {
-	for _, c := range n.claims {
+	for _, c := range n.grants {
 		sum += c.burst[id]
 	}
 	return sum
@@ -88,19 +88,19 @@ func (n *naive) gpu(id sharing.GPURef) (sharing.GPU, bool) {
 	return sharing.GPU{}, false
 }
 
-func (n *naive) find(id ledger.ClaimID) int {
-	return slices.IndexFunc(n.claims, func(c naiveClaim) bool { return c.c.ID == id })
+func (n *naive) find(id ledger.GrantID) int {
+	return slices.IndexFunc(n.grants, func(c naiveGrant) bool { return c.c.ID == id })
 }
 
-// usage adds up what is on a GPU; onlyLeased leaves out what is only claimed.
-func (n *naive) usage(id sharing.GPURef, onlyLeased bool) (memory int64, percent, claims, whole int) {
-	for _, c := range n.claims {
-		if onlyLeased && c.lease == nil {
+// usage adds up what is on a GPU; onlyActive leaves out what is only reserved.
+func (n *naive) usage(id sharing.GPURef, onlyActive bool) (memory int64, percent, grants, whole int) {
+	for _, c := range n.grants {
+		if onlyActive && c.active == nil {
 			continue
 		}
 		counts := c.c.Placement
-		if onlyLeased {
-			counts = naiveInForce(c.c.Placement, c.lease)
+		if onlyActive {
+			counts = naiveInForce(c.c.Placement, c.active)
 		}
 		for _, f := range counts {
 			if f.GPU != id {
@@ -108,13 +108,13 @@ func (n *naive) usage(id sharing.GPURef, onlyLeased bool) (memory int64, percent
 			}
 			memory += int64(f.Memory)
 			percent += int(f.Percent)
-			claims++
+			grants++
 			if f.Whole {
 				whole++
 			}
 		}
 	}
-	return memory, percent, claims, whole
+	return memory, percent, grants, whole
 }
 
 // amounts are the amounts of a GPU, and what its shares may have together: outside of MIG mode, as often as it is
@@ -142,13 +142,13 @@ func (n *naive) free(g sharing.GPU, held int64) int64 {
 }
 
 // room reports whether f fits in addition to what is on the GPU.
-func (n *naive) room(g sharing.GPU, f sharing.Share, onlyLeased bool) bool {
-	memory, percent, claims, whole := n.usage(g.Ref(), onlyLeased)
+func (n *naive) room(g sharing.GPU, f sharing.Share, onlyActive bool) bool {
+	memory, percent, grants, whole := n.usage(g.Ref(), onlyActive)
 	usable, _, most := amounts(g)
 	if int64(f.Memory) > min(usable, n.free(g, memory)) || int64(percent)+int64(f.Percent) > most {
 		return false
 	}
-	return whole == 0 && (!f.Whole || claims == 0)
+	return whole == 0 && (!f.Whole || grants == 0)
 }
 
 // takes reports whether the GPU could take the request's share now.
@@ -183,7 +183,7 @@ func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
 
 // overbooked reports whether more is on a GPU of the inventory than it has.
 func (n *naive) overbooked(g sharing.GPU) bool {
-	memory, percent, claims, whole := n.usage(g.Ref(), false)
+	memory, percent, grants, whole := n.usage(g.Ref(), false)
 	_, bookable, most := amounts(g)
-	return memory > bookable || int64(percent) > most || whole > 0 && claims > 1
+	return memory > bookable || int64(percent) > most || whole > 0 && grants > 1
 }

@@ -7,7 +7,7 @@ import "github.com/kerf-gpu/kerf/sharing"
 
 // Transition is a step in the life of a grant, or of one of its attachments.
 type Transition struct {
-	Grant ClaimID
+	Grant GrantID
 	// GPUs are those of the grant.
 	GPUs []sharing.GPURef
 	// Attachment is true for a step of an attachment. ContainerID names its container; it is empty for a process.
@@ -19,11 +19,11 @@ type Transition struct {
 
 // life is the state of a grant and its attachments.
 type life struct {
-	state       State
-	lease, next mark
+	state        State
+	active, next mark
 }
 
-// mark is the state of an attachment; Gone for none.
+// mark is the state of an attachment; Released for none.
 type mark struct {
 	containerID string
 	state       State
@@ -31,16 +31,16 @@ type mark struct {
 
 func markOf(a *Attachment) mark {
 	if a == nil {
-		return mark{state: Gone}
+		return mark{state: Released}
 	}
 	return mark{a.ContainerID, a.State}
 }
 
 // unborn is what is known of a grant before its first step.
-func unborn() life { return life{Gone, markOf(nil), markOf(nil)} }
+func unborn() life { return life{Released, markOf(nil), markOf(nil)} }
 
 func (e *entry) life() life {
-	return life{Grant{Lease: e.lease, Withdrawn: e.withdrawn}.State(), markOf(e.lease), markOf(e.next)}
+	return life{Grant{Active: e.active, Withdrawn: e.withdrawn}.State(), markOf(e.active), markOf(e.next)}
 }
 
 // Transitions returns the steps since the last call, each from its old state to its new one. Grants are in the order of
@@ -49,7 +49,7 @@ func (x *index) Transitions() []Transition {
 	var out []Transition
 	for _, e := range x.changed {
 		now := unborn()
-		if x.claims[e.claim.ID] == e {
+		if x.grants[e.grant.ID] == e {
 			now = e.life()
 		}
 		out = append(out, e.steps(e.published, now)...)
@@ -68,24 +68,24 @@ func (e *entry) steps(was, now life) (out []Transition) {
 		if from == to {
 			return
 		}
-		t := Transition{Grant: e.claim.ID, Attachment: attachment, ContainerID: containerID, From: from, To: to}
-		for _, f := range e.claim.Placement {
+		t := Transition{Grant: e.grant.ID, Attachment: attachment, ContainerID: containerID, From: from, To: to}
+		for _, f := range e.grant.Placement {
 			t.GPUs = append(t.GPUs, f.GPU)
 		}
 		out = append(out, t)
 	}
-	if was.state == Gone {
+	if was.state == Released {
 		step(false, "", was.state, now.state)
 	}
-	for _, m := range []mark{was.lease, was.next} {
+	for _, m := range []mark{was.active, was.next} {
 		step(true, m.containerID, m.state, now.of(m))
 	}
-	for _, m := range []mark{now.lease, now.next} {
-		if was.of(m) == Gone {
-			step(true, m.containerID, Gone, m.state)
+	for _, m := range []mark{now.active, now.next} {
+		if was.of(m) == Released {
+			step(true, m.containerID, Released, m.state)
 		}
 	}
-	if was.state != Gone {
+	if was.state != Released {
 		step(false, "", was.state, now.state)
 	}
 	return out
@@ -93,10 +93,10 @@ func (e *entry) steps(was, now life) (out []Transition) {
 
 // of is the state of the attachment of the same container or process.
 func (l life) of(m mark) State {
-	for _, one := range []mark{l.lease, l.next} {
-		if m.state != Gone && one.state != Gone && one.containerID == m.containerID {
+	for _, one := range []mark{l.active, l.next} {
+		if m.state != Released && one.state != Released && one.containerID == m.containerID {
 			return one.state
 		}
 	}
-	return Gone
+	return Released
 }

@@ -15,7 +15,7 @@ import (
 
 // one is a grant, or one of its attachments.
 type one struct {
-	grant       ledger.ClaimID
+	grant       ledger.GrantID
 	attachment  bool
 	containerID string
 }
@@ -30,12 +30,12 @@ func (s story) after(t *testing.T, steps []ledger.Transition) {
 		of := one{step.Grant, step.Attachment, step.ContainerID}
 		from, known := s[of]
 		if !known {
-			from = ledger.Gone.String()
+			from = ledger.Released.String()
 		}
 		if step.From.String() != from || step.From == step.To {
 			t.Fatalf("%+v, and it was %s", step, from)
 		}
-		if s[of] = step.To.String(); step.To == ledger.Gone {
+		if s[of] = step.To.String(); step.To == ledger.Released {
 			delete(s, of)
 		}
 	}
@@ -45,10 +45,10 @@ func (s story) after(t *testing.T, steps []ledger.Transition) {
 func lives(l *ledger.Ledger) story {
 	s := story{}
 	for _, g := range l.Grants() {
-		s[one{grant: g.Claim.ID}] = g.State().String()
-		for _, a := range []*ledger.Attachment{g.Next, g.Lease} {
+		s[one{grant: g.ID}] = g.State().String()
+		for _, a := range []*ledger.Attachment{g.Next, g.Active} {
 			if a != nil {
-				s[one{g.Claim.ID, true, a.ContainerID}] = a.State.String()
+				s[one{g.ID, true, a.ContainerID}] = a.State.String()
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func lives(l *ledger.Ledger) story {
 // What several calls do between two readings is one step. What decides nothing by states is none.
 func TestTransitions(t *testing.T) {
 	l := ledger.New()
-	pod := ledger.Claim{
+	pod := ledger.Reservation{
 		ID: "a", Owner: ledger.Owner{PodUID: "p", Container: "main"},
 		Request:   sharing.Request{GPUs: 1, Memory: 1 << 30},
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "g"}, Memory: 1 << 30}},
@@ -78,25 +78,25 @@ func TestTransitions(t *testing.T) {
 		{"inventory", func() error {
 			return l.SetInventory([]sharing.GPU{{UUID: "g", Memory: 8 << 30, Health: sharing.HealthOK}})
 		}, nil},
-		{"claim", func() error { return l.Claim(pod) }, []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}},
+		{"claim", func() error { return l.Reserve(pod) }, []ledger.Transition{grant(ledger.Released, ledger.Reserved)}},
 		{"terms", func() error { l.SetTerms("a", func(t *ledger.Terms) { t.Priority = 3 }); return nil }, nil},
 		{"assign", func() error { return l.Assign("a", ledger.Attachment{ContainerID: c}) },
-			[]ledger.Transition{attachment(ledger.Gone, ledger.Assigned)}},
+			[]ledger.Transition{attachment(ledger.Released, ledger.Assigned)}},
 		{"created", func() error { l.Created(c, true); return nil },
 			[]ledger.Transition{attachment(ledger.Assigned, ledger.Injected)}},
-		{"activate and arm", func() error { return errors.Join(l.Activate("a", c, "/cg", 1), l.Arm("a")) },
+		{"activate and activate", func() error { return errors.Join(l.Activate("a", c, "/cg", 1), l.Activated("a")) },
 			[]ledger.Transition{attachment(ledger.Injected, ledger.Active), grant(ledger.Reserved, ledger.Active)}},
 		{"drained", func() error { l.Drained("a", true); return nil },
 			[]ledger.Transition{attachment(ledger.Active, ledger.Releasing)}},
-		{"withdraw", func() error { l.Withdraw("a", ledger.PodGone); return nil }, nil},
-		{"end", func() error { return l.EndLease("a") },
-			[]ledger.Transition{attachment(ledger.Releasing, ledger.Gone), grant(ledger.Active, ledger.Releasing)}},
-		{"release and claim again", func() error { return errors.Join(l.Release("a"), l.Claim(pod)) },
-			[]ledger.Transition{grant(ledger.Releasing, ledger.Gone), grant(ledger.Gone, ledger.Reserved)}},
+		{"withdraw", func() error { l.Withdraw("a", ledger.PodRemoved); return nil }, nil},
+		{"end", func() error { return l.EndAttachment("a") },
+			[]ledger.Transition{attachment(ledger.Releasing, ledger.Released), grant(ledger.Active, ledger.Releasing)}},
+		{"release and grant again", func() error { return errors.Join(l.Release("a"), l.Reserve(pod)) },
+			[]ledger.Transition{grant(ledger.Releasing, ledger.Released), grant(ledger.Released, ledger.Reserved)}},
 		{"come and gone", func() error {
 			other := pod
 			other.ID, other.Owner.PodUID = "b", "q"
-			return errors.Join(l.Claim(other), l.Release("b"))
+			return errors.Join(l.Reserve(other), l.Release("b"))
 		}, nil},
 	} {
 		if err := tt.do(); err != nil {

@@ -14,9 +14,9 @@ import (
 
 // pages are the GPUs of the node: what is known of each, and what is booked on it.
 type pages struct {
-	// gpus has every GPU of the last inventory, and every GPU on which a claim is booked.
+	// gpus has every GPU of the last inventory, and every GPU on which a grant is booked.
 	gpus map[sharing.GPURef]*gpu
-	// cordons has the GPUs that take no new claims, and why; each page of such a GPU says so.
+	// cordons has the GPUs that take no new grants, and why; each page of such a GPU says so.
 	cordons map[sharing.GPUID]string
 }
 
@@ -54,7 +54,7 @@ func (p *pages) SetInventory(inventory []sharing.GPU) error {
 	return nil
 }
 
-// SetHealth changes what is known of one GPU's hardware; reason is for people. Claims on it stay. The error
+// SetHealth changes what is known of one GPU's hardware; reason is for people. Grants on it stay. The error
 // wraps ErrNotFound for a GPU that the inventory does not have.
 func (p *pages) SetHealth(id sharing.GPURef, h sharing.Health, reason string) error {
 	page, ok := p.gpus[id]
@@ -65,7 +65,7 @@ func (p *pages) SetHealth(id sharing.GPURef, h sharing.Health, reason string) er
 	return nil
 }
 
-// SetCordons says which GPUs take no new claims, and why, in the place of what was said before. Claims on them stay,
+// SetCordons says which GPUs take no new grants, and why, in the place of what was said before. Grants on them stay,
 // and so does the word over inventories, also for a GPU that comes later.
 func (p *pages) SetCordons(why map[sharing.GPUID]string) {
 	p.cordons = maps.Clone(why)
@@ -86,14 +86,14 @@ func (p *pages) page(id sharing.GPURef) *gpu {
 	return page
 }
 
-// tidy drops the page of a GPU that is gone once no claim is on it.
+// tidy drops the page of a GPU that is gone once no grant is on it.
 func (p *pages) tidy(id sharing.GPURef) {
-	if page := p.gpus[id]; page != nil && !page.present && page.held.claims == 0 {
+	if page := p.gpus[id]; page != nil && !page.present && page.held.grants == 0 {
 		delete(p.gpus, id)
 	}
 }
 
-// GPUs returns all GPUs, by index and UUID: those of the inventory, and those that are gone with claims on
+// GPUs returns all GPUs, by index and UUID: those of the inventory, and those that are gone with grants on
 // them.
 func (p *pages) GPUs() []View {
 	out := make([]View, 0, len(p.gpus))

@@ -20,9 +20,9 @@ func partGPU(start int) sharing.GPU {
 	return g
 }
 
-func shareOf(id string, gpu sharing.GPURef, memory sharing.Bytes) Claim {
-	return Claim{
-		ID: ClaimID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Terms: Terms{Level: sharing.LevelUserspace},
+func shareOf(id string, gpu sharing.GPURef, memory sharing.Bytes) Reservation {
+	return Reservation{
+		ID: GrantID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Terms: Terms{Level: sharing.LevelUserspace},
 		Placement: sharing.Placement{{GPU: gpu, Memory: memory}},
 	}
 }
@@ -44,7 +44,7 @@ func TestPartsProperty(t *testing.T) {
 		c := shareOf(id, part.Ref(), sharing.Bytes(1+r.IntN(20))*sharing.GiB)
 		free, held := true, sharing.Bytes(0)
 		if r.IntN(4) == 0 {
-			c = migClaim(id, "a", r.IntN(8), 1+r.IntN(4))
+			c = migGrant(id, "a", r.IntN(8), 1+r.IntN(4))
 		}
 		f := c.Placement[0]
 		for _, o := range have {
@@ -60,7 +60,7 @@ func TestPartsProperty(t *testing.T) {
 			}
 		}
 		free = free && held+f.Memory <= 40*sharing.GiB
-		err := l.Claim(c)
+		err := l.Reserve(c)
 		if free != (err == nil) || err != nil && !errors.Is(err, sharing.ErrExhausted) {
 			t.Fatalf("%+v next to %v: %v", f, have, err)
 		}
@@ -71,7 +71,7 @@ func TestPartsProperty(t *testing.T) {
 		}
 		for id := range have {
 			if r.IntN(6) == 0 {
-				if err := l.Release(ClaimID(id)); err != nil {
+				if err := l.Release(GrantID(id)); err != nil {
 					t.Fatal(err)
 				}
 				delete(have, id)
@@ -82,7 +82,7 @@ func TestPartsProperty(t *testing.T) {
 		}
 	}
 	if refused < 300 {
-		t.Errorf("only %d claims were refused", refused)
+		t.Errorf("only %d grants were refused", refused)
 	}
 }
 
@@ -105,8 +105,8 @@ func TestPartsGiveMemoryAlone(t *testing.T) {
 		"whole":   {Kind: sharing.KindWhole, GPUs: 1},
 		"percent": {Percent: 50, GPUs: 1},
 	} {
-		c := Claim{ID: "k", Request: req, Placement: sharing.Placement{req.On(part)}}
-		if err := l.Claim(c); !errors.Is(err, sharing.ErrUnsupported) {
+		c := Reservation{ID: "k", Request: req, Placement: sharing.Placement{req.On(part)}}
+		if err := l.Reserve(c); !errors.Is(err, sharing.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -120,11 +120,11 @@ func TestACordonIsOfAllParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetCordons(map[sharing.GPUID]string{"a": "fan"})
-	if err := l.Claim(shareOf("k", part.Ref(), sharing.GiB)); !errors.Is(err, sharing.ErrUnavailable) {
+	if err := l.Reserve(shareOf("k", part.Ref(), sharing.GiB)); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("a share of a cordoned GPU's instance: %v", err)
 	}
 	l.SetCordons(nil)
-	if err := l.Claim(shareOf("k", part.Ref(), sharing.GiB)); err != nil {
+	if err := l.Reserve(shareOf("k", part.Ref(), sharing.GiB)); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }

@@ -11,28 +11,28 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// activating reports whether the claim is being activated.
-func (c *naiveClaim) activating() bool { return c.next != nil && c.next.State == ledger.Activating }
+// activating reports whether the grant is being activated.
+func (c *naiveGrant) activating() bool { return c.next != nil && c.next.State == ledger.Activating }
 
-// userOf is the claim that a container uses or is to use; nil for none.
-func (n *naive) userOf(containerID string) *naiveClaim {
-	for i, c := range n.claims {
-		for _, a := range []*ledger.Attachment{c.lease, c.next} {
+// userOf is the grant that a container uses or is to use; nil for none.
+func (n *naive) userOf(containerID string) *naiveGrant {
+	for i, c := range n.grants {
+		for _, a := range []*ledger.Attachment{c.active, c.next} {
 			if a != nil && containerID != "" && a.ContainerID == containerID {
-				return &n.claims[i]
+				return &n.grants[i]
 			}
 		}
 	}
 	return nil
 }
 
-// cgroupFree reports whether no lease has the cgroup.
+// cgroupFree reports whether no attachment has the cgroup.
 func (n *naive) cgroupFree(dir string) bool {
-	return !slices.ContainsFunc(n.claims, func(c naiveClaim) bool { return c.lease != nil && c.lease.Cgroup == dir })
+	return !slices.ContainsFunc(n.grants, func(c naiveGrant) bool { return c.active != nil && c.active.Cgroup == dir })
 }
 
 // mayRun reports whether the cap of the attachment fits on its GPUs now.
-func (n *naive) mayRun(c *naiveClaim, a *ledger.Attachment) bool {
+func (n *naive) mayRun(c *naiveGrant, a *ledger.Attachment) bool {
 	for _, f := range naiveInForce(c.c.Placement, a) {
 		if g, known := n.gpu(f.GPU); !known || g.Health != sharing.HealthOK || !n.room(g, f, true) {
 			return false
@@ -41,10 +41,10 @@ func (n *naive) mayRun(c *naiveClaim, a *ledger.Attachment) bool {
 	return true
 }
 
-// arm takes a new attachment through all its states.
-func (p *player) arm() string {
+// activateNew takes a new attachment through all its states.
+func (p *player) activateNew() string {
 	id, c := p.pick()
-	a := p.newLease(id)
+	a := p.newAttachment(id)
 	within := true
 	if c != nil {
 		a.Part, within = p.part(c.c.Placement)
@@ -52,30 +52,30 @@ func (p *player) arm() string {
 	if len(a.Part) > 0 || p.rnd.IntN(2) == 0 {
 		a.ContainerID = fmt.Sprint("k", p.next)
 	}
-	if other, leased := p.anyLease(); leased && p.rnd.IntN(10) == 0 {
+	if other, active := p.anyAttachment(); active && p.rnd.IntN(10) == 0 {
 		a.Cgroup, a.Inode = other.Cgroup, other.Inode
 	}
 	assigned := c != nil && within && !c.activating()
-	ok := assigned && c.lease == nil && p.n.cgroupFree(a.Cgroup) && (a.ContainerID != "" || c.next == nil) &&
+	ok := assigned && c.active == nil && p.n.cgroupFree(a.Cgroup) && (a.ContainerID != "" || c.next == nil) &&
 		p.n.mayRun(c, &a)
 	err := ledger.ActivateNow(p.l, id, a)
 	p.expect(err, ok, fmt.Sprintf("activate %s with %+v", id, a))
 	switch {
 	case err == nil:
 		a.State = ledger.Active
-		c.lease = &a
+		c.active = &a
 		c.next = nil
 	case assigned && a.ContainerID != "":
 		a.State, a.Cgroup, a.Inode = ledger.Injected, "", 0
 		c.next = &a
 	}
 	if err != nil {
-		return "not armed"
+		return "not activated"
 	}
 	if len(a.Part) > 0 {
-		return "armed in part"
+		return "activated in part"
 	}
-	return "armed"
+	return "activated"
 }
 
 // attach does one step of the life of an attachment, now and then one that is not allowed.
@@ -105,7 +105,7 @@ func (p *player) assign() string {
 		a.Part, within = p.part(c.c.Placement)
 	}
 	user := p.n.userOf(a.ContainerID)
-	taken := user != nil && (user != c || c.lease != nil && c.lease.ContainerID == a.ContainerID)
+	taken := user != nil && (user != c || c.active != nil && c.active.ContainerID == a.ContainerID)
 	ok := c != nil && within && !taken && !c.activating()
 	p.expect(p.l.Assign(id, a), ok, fmt.Sprintf("assign %s to %+v", id, a))
 	if !ok {
@@ -122,7 +122,7 @@ func (p *player) created() string {
 	_, c := p.pick()
 	injected := p.rnd.IntN(3) > 0
 	if c == nil || c.next == nil {
-		p.l.Created("nobody", injected)
+		p.l.Created("no-one", injected)
 		return "not created"
 	}
 	p.l.Created(c.next.ContainerID, injected)
@@ -139,11 +139,11 @@ func (p *player) created() string {
 
 func (p *player) activate() string {
 	id, c := p.pick()
-	a, containerID := p.newLease(id), ""
+	a, containerID := p.newAttachment(id), ""
 	if c != nil && c.next != nil && p.rnd.IntN(10) > 0 {
 		containerID = c.next.ContainerID
 	}
-	ok := c != nil && c.lease == nil && (containerID == "" && c.next == nil || containerID != "" &&
+	ok := c != nil && c.active == nil && (containerID == "" && c.next == nil || containerID != "" &&
 		c.next.State == ledger.Injected)
 	p.expect(p.l.Activate(id, containerID, a.Cgroup, a.Inode), ok, fmt.Sprintf("activate %s for %q", id, containerID))
 	if !ok {
@@ -173,13 +173,13 @@ func (p *player) finish() string {
 		return "failed"
 	}
 	ok := c != nil && c.activating() && p.n.mayRun(c, c.next)
-	p.expect(p.l.Arm(id), ok, "arm "+string(id))
+	p.expect(p.l.Activated(id), ok, "activate "+string(id))
 	if !ok {
-		return "not armed"
+		return "not activated"
 	}
 	c.next.State = ledger.Active
-	c.lease, c.next = c.next, nil
-	return "armed late"
+	c.active, c.next = c.next, nil
+	return "activated late"
 }
 
 func (p *player) unassign() string {
@@ -203,15 +203,15 @@ func (p *player) mark() string {
 			c.withdrawn = why
 		}
 	case 1:
-		p.l.Keep(id, why)
+		p.l.CancelWithdrawal(id, why)
 		if c != nil && c.withdrawn == why {
 			c.withdrawn = ledger.NotWithdrawn
 		}
 	case 2:
 		p.l.Drained(id, empty)
-		if c != nil && c.lease != nil {
-			if c.lease.State = ledger.Active; empty {
-				c.lease.State = ledger.Releasing
+		if c != nil && c.active != nil {
+			if c.active.State = ledger.Active; empty {
+				c.active.State = ledger.Releasing
 			}
 		}
 	case 3:
@@ -238,20 +238,20 @@ func sameAttachment(a, b *ledger.Attachment) bool {
 }
 
 // compareLife looks for a difference in the states of one grant.
-func compareLife(got ledger.Grant, want naiveClaim) error {
+func compareLife(got ledger.Grant, want naiveGrant) error {
 	state := ledger.Reserved
 	switch {
-	case want.lease != nil:
+	case want.active != nil:
 		state = ledger.Active
 	case want.withdrawn != ledger.NotWithdrawn:
 		state = ledger.Releasing
 	}
-	if !sameAttachment(got.Lease, want.lease) || !sameAttachment(got.Next, want.next) {
-		return fmt.Errorf("claim %q: attachments %+v and %+v, want %+v and %+v", want.c.ID, got.Lease, got.Next,
-			want.lease, want.next)
+	if !sameAttachment(got.Active, want.active) || !sameAttachment(got.Next, want.next) {
+		return fmt.Errorf("grant %q: attachments %+v and %+v, want %+v and %+v", want.c.ID, got.Active, got.Next,
+			want.active, want.next)
 	}
 	if got.State() != state || got.Work != want.work || got.Withdrawn != want.withdrawn {
-		return fmt.Errorf("claim %q is %s, work %d, withdrawn %d; want %s, %d, %d", want.c.ID, got.State(), got.Work,
+		return fmt.Errorf("grant %q is %s, work %d, withdrawn %d; want %s, %d, %d", want.c.ID, got.State(), got.Work,
 			got.Withdrawn, state, want.work, want.withdrawn)
 	}
 	return nil

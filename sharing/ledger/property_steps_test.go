@@ -12,12 +12,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// pick returns one of the claims, or one that does not exist.
-func (p *player) pick() (ledger.ClaimID, *naiveClaim) {
-	if len(p.n.claims) == 0 || p.rnd.IntN(50) == 0 {
-		return "nobody", nil
+// pick returns one of the grants, or one that does not exist.
+func (p *player) pick() (ledger.GrantID, *naiveGrant) {
+	if len(p.n.grants) == 0 || p.rnd.IntN(50) == 0 {
+		return "no-one", nil
 	}
-	c := &p.n.claims[p.rnd.IntN(len(p.n.claims))]
+	c := &p.n.grants[p.rnd.IntN(len(p.n.grants))]
 	return c.c.ID, c
 }
 
@@ -27,7 +27,7 @@ func (p *player) expect(err error, ok bool, what string) {
 	}
 }
 
-func (p *player) newLease(id ledger.ClaimID) ledger.Attachment {
+func (p *player) newAttachment(id ledger.GrantID) ledger.Attachment {
 	p.next++
 	return ledger.Attachment{State: ledger.Active, Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next),
 		Inode: uint64(p.next)}
@@ -73,10 +73,10 @@ func naiveInForce(p sharing.Placement, l *ledger.Attachment) sharing.Placement {
 	return p
 }
 
-func (p *player) anyLease() (ledger.Attachment, bool) {
-	for _, c := range p.n.claims {
-		if c.lease != nil {
-			return *c.lease, true
+func (p *player) anyAttachment() (ledger.Attachment, bool) {
+	for _, c := range p.n.grants {
+		if c.active != nil {
+			return *c.active, true
 		}
 	}
 	return ledger.Attachment{}, false
@@ -84,11 +84,11 @@ func (p *player) anyLease() (ledger.Attachment, bool) {
 
 func (p *player) end() string {
 	id, c := p.pick()
-	p.expect(p.l.EndLease(id), c != nil && c.lease != nil, "end lease of "+string(id))
-	if c == nil || c.lease == nil {
+	p.expect(p.l.EndAttachment(id), c != nil && c.active != nil, "end attachment of "+string(id))
+	if c == nil || c.active == nil {
 		return "not ended"
 	}
-	c.lease, c.burst = nil, nil
+	c.active, c.burst = nil, nil
 	if c.c.Owner.PodUID == "" {
 		p.forget(id)
 	}
@@ -97,8 +97,8 @@ func (p *player) end() string {
 
 func (p *player) release() string {
 	id, c := p.pick()
-	ok := c != nil && c.lease == nil && !c.activating()
-	used := ok && slices.ContainsFunc(p.n.sharers(c.c), func(o naiveClaim) bool { return o.lease != nil })
+	ok := c != nil && c.active == nil && !c.activating()
+	used := ok && slices.ContainsFunc(p.n.sharers(c.c), func(o naiveGrant) bool { return o.active != nil })
 	p.expect(p.l.Release(id), ok && !used, "release "+string(id))
 	if used {
 		return "not released, shared"
@@ -110,7 +110,7 @@ func (p *player) release() string {
 	return "released"
 }
 
-// join claims a share of another claim's cap.
+// join grants a share of another grant's cap.
 func (p *player) join() string {
 	id, c := p.pick()
 	if c == nil {
@@ -133,17 +133,17 @@ func (p *player) join() string {
 		placement[0].GPU = uuid(fmt.Sprint("gpu", 7)) // no node has it
 		ok = false
 	}
-	next := p.newClaim(r, placement)
+	next := p.newGrant(r, placement)
 	next.With, next.Owner.PodUID, next.Owner.Container = id, c.c.Owner.PodUID, fmt.Sprint("side", p.next)
-	p.expect(p.l.Claim(next), ok, fmt.Sprintf("%+v with %+v", next, c.c))
+	p.expect(p.l.Reserve(next), ok, fmt.Sprintf("%+v with %+v", next, c.c))
 	if !ok {
 		return "not joined"
 	}
-	p.n.claims = append(p.n.claims, naiveClaim{c: next})
+	p.n.grants = append(p.n.grants, naiveGrant{c: next})
 	return "joined"
 }
 
-// resize changes a claim's memory, each share to another size, which may be too much or nothing.
+// resize changes a grant's memory, each share to another size, which may be too much or nothing.
 func (p *player) resize() string {
 	id, c := p.pick()
 	if c == nil {
@@ -156,12 +156,12 @@ func (p *player) resize() string {
 		size := p.rnd.Int64N(2*int64(f.Memory)+1) + p.rnd.Int64N(int64(sharing.GiB))
 		to[i].Memory = sharing.Bytes(size)
 		g, known := p.n.gpu(f.GPU)
-		memory, percent, claims, whole := p.n.usage(f.GPU, false)
+		memory, percent, grants, whole := p.n.usage(f.GPU, false)
 		grows := size > int64(f.Memory)
 		usable, bookable, most := amounts(g)
 		after := memory - int64(f.Memory) + size
 		burstNow := p.n.burstOn(f.GPU) - min(c.burst[f.GPU], max(0, size-int64(f.Memory)))
-		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && int64(percent) <= most &&
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && grants > 0 && int64(percent) <= most &&
 			size <= usable && after <= bookable && (burstNow == 0 || after+burstNow <= usable)
 		ok = ok && !f.Whole && size >= int64(sharing.MiB) && (!grows || fits)
 	}
@@ -169,7 +169,7 @@ func (p *player) resize() string {
 		to[0].Percent++
 		ok = false
 	}
-	if c.lease != nil && !partOf(to, c.lease.Part) {
+	if c.active != nil && !partOf(to, c.active.Part) {
 		ok = false
 	}
 	p.expect(p.l.Resize(id, to), ok, fmt.Sprintf("resize %s from %+v to %+v", id, c.c.Placement, to))
@@ -185,7 +185,7 @@ func (p *player) resize() string {
 	return "resized"
 }
 
-// lend lends more or less to a lease, now and then too much.
+// lend lends more or less to an attachment, now and then too much.
 func (p *player) lend() string {
 	id, c := p.pick()
 	gpu := uuid(fmt.Sprint("gpu", p.rnd.IntN(6)))
@@ -204,30 +204,30 @@ func (p *player) lend() string {
 			amount = p.rnd.Int64N(most(f) + 1)
 		}
 		g, known := p.n.gpu(gpu)
-		memory, percent, claims, whole := p.n.usage(gpu, false)
+		memory, percent, grants, whole := p.n.usage(gpu, false)
 		usable, _, mostPercent := amounts(g)
-		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 &&
-			int64(percent) <= mostPercent && c.lease != nil &&
-			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.burstOn(gpu)-had+amount <= usable
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && grants > 0 &&
+			int64(percent) <= mostPercent && c.active != nil &&
+			len(c.active.Part) == 0 && amount <= most(f) && memory+p.n.burstOn(gpu)-had+amount <= usable
 		ok = on && (amount <= had || fits)
 	}
-	p.expect(p.l.Lend(id, gpu, sharing.Bytes(amount)), ok, fmt.Sprintf("lend %d to %s on %s", amount, id, gpu))
+	p.expect(p.l.SetBurst(id, gpu, sharing.Bytes(amount)), ok, fmt.Sprintf("lend %d to %s on %s", amount, id, gpu))
 	switch {
 	case !ok:
-		return "not lent"
+		return "no burst"
 	case c.burst == nil:
 		c.burst = map[sharing.GPURef]int64{}
 	}
 	c.burst[gpu] = amount
 	if amount > had {
-		return "lent"
+		return "burst"
 	}
 	return "taken back"
 }
 
-func (p *player) forget(id ledger.ClaimID) {
+func (p *player) forget(id ledger.GrantID) {
 	i := p.n.find(id)
-	p.n.claims = slices.Delete(p.n.claims, i, i+1)
+	p.n.grants = slices.Delete(p.n.grants, i, i+1)
 }
 
 // restore brings in a fact that may not fit.
@@ -246,14 +246,14 @@ func (p *player) restore() string {
 			placement = append(placement, f)
 		}
 	}
-	c := p.newClaim(sharing.Request{}, placement)
+	c := p.newGrant(sharing.Request{}, placement)
 	c.Recovered = true
-	lease := p.newLease(c.ID)
-	if err := p.l.Restore(c, &lease); err != nil {
+	active := p.newAttachment(c.ID)
+	if err := p.l.Restore(c, &active); err != nil {
 		p.t.Fatalf("a fact is refused: %v", err)
 	}
-	p.n.claims = append(p.n.claims, naiveClaim{c: c, lease: &lease})
-	p.n.claims[len(p.n.claims)-1].assumeAll()
+	p.n.grants = append(p.n.grants, naiveGrant{c: c, active: &active})
+	p.n.grants[len(p.n.grants)-1].assumeAll()
 	for _, f := range placement {
 		if g, known := p.n.gpu(f.GPU); known && p.n.overbooked(g) {
 			return "overbooked"
@@ -323,14 +323,14 @@ func (p *player) restart() string {
 		p.expect(p.l.SetInventory(p.n.gpus), true, "inventory")
 	}
 	for _, g := range grants {
-		p.expect(p.l.Restore(g.Claim, g.Lease), true, "restore")
+		p.expect(p.l.Restore(g.Reservation, g.Active), true, "restore")
 	}
-	for i := range p.n.claims {
-		c := &p.n.claims[i]
+	for i := range p.n.grants {
+		c := &p.n.grants[i]
 		c.assumeAll()
 		c.next, c.work, c.withdrawn = nil, ledger.NoWork, ledger.NotWithdrawn
-		if c.lease != nil {
-			c.lease.State = ledger.Active
+		if c.active != nil {
+			c.active.State = ledger.Active
 		}
 	}
 	if !first {
@@ -341,41 +341,42 @@ func (p *player) restart() string {
 
 // compare looks for a difference between the ledger and the model.
 func (p *player) compare() error {
-	if got := p.l.Grants(); len(got) != len(p.n.claims) {
-		return fmt.Errorf("%d grants, the model has %d", len(got), len(p.n.claims))
+	if got := p.l.Grants(); len(got) != len(p.n.grants) {
+		return fmt.Errorf("%d grants, the model has %d", len(got), len(p.n.grants))
 	}
-	for _, want := range p.n.claims {
+	for _, want := range p.n.grants {
 		got, ok := p.l.Get(want.c.ID)
-		if !ok || !slices.Equal(got.Claim.Placement, want.c.Placement) || got.Claim.Owner != want.c.Owner ||
-			got.Claim.Name != want.c.Name {
-			return fmt.Errorf("claim %q is %+v, want %+v", want.c.ID, got, want.c)
+		if !ok || !slices.Equal(got.Placement, want.c.Placement) || got.Owner != want.c.Owner ||
+			got.Name != want.c.Name {
+			return fmt.Errorf("grant %q is %+v, want %+v", want.c.ID, got, want.c)
 		}
 		if err := compareLife(got, want); err != nil {
 			return err
 		}
 		for _, f := range want.c.Placement {
-			caps, leased := got.Caps().On(f.GPU)
+			caps, active := got.Caps().On(f.GPU)
 			if others := p.n.sharers(want.c); len(others) > 0 {
-				if sum := p.n.together(want.c, f.GPU); leased != (want.lease != nil) || leased &&
+				if sum := p.n.together(want.c, f.GPU); active != (want.active != nil) || active &&
 					int64(caps.Memory) != sum {
-					return fmt.Errorf("claim %q may use %+v of gpu %q together with %d others, want %d", want.c.ID,
+					return fmt.Errorf("grant %q may use %+v of gpu %q together with %d others, want %d", want.c.ID,
 						caps, f.GPU, len(others), sum)
 				}
 				continue
 			}
-			if int64(got.Burst[f.GPU]) != want.burst[f.GPU] || leased && len(got.Lease.Part) == 0 &&
+			if int64(got.Burst[f.GPU]) != want.burst[f.GPU] || active && len(got.Active.Part) == 0 &&
 				int64(caps.Memory) != int64(f.Memory)+want.burst[f.GPU] {
-				return fmt.Errorf("claim %q has burst memory %v, want %v; its cap is %+v", want.c.ID, got.Burst,
+				return fmt.Errorf("grant %q has burst memory %v, want %v; its cap is %+v", want.c.ID, got.Burst,
 					want.burst, caps)
 			}
 		}
 	}
 	for _, v := range p.l.GPUs() {
-		memory, percent, claims, whole := p.n.usage(v.GPU.Ref(), false)
-		leased, _, _, _ := p.n.usage(v.GPU.Ref(), true)
+		memory, percent, grants, whole := p.n.usage(v.GPU.Ref(), false)
+		active, _, _, _ := p.n.usage(v.GPU.Ref(), true)
 		burstNow := p.n.burstOn(v.GPU.Ref())
-		same := memory == int64(v.HeldMemory) && burstNow == int64(v.BurstMemory) && leased == int64(v.LeasedMemory) &&
-			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
+		same := memory == int64(v.GrantedMemory) && burstNow == int64(v.BurstMemory) &&
+			active == int64(v.ActiveMemory) &&
+			percent == int(v.GrantedPercent) && grants == v.Grants && (whole > 0) == v.Whole
 		g, known := p.n.gpu(v.GPU.Ref())
 		over := known && p.n.overbooked(g)
 		var freeMemory sharing.Bytes
@@ -385,8 +386,8 @@ func (p *player) compare() error {
 			freeMemory, freePercent = sharing.Bytes(max(0, p.n.free(g, memory))), int(most)-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
-			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free",
-				v.GPU.Ref(), v, memory, percent, claims, whole, freeMemory, freePercent)
+			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d grants, %d whole, %d and %d%% free",
+				v.GPU.Ref(), v, memory, percent, grants, whole, freeMemory, freePercent)
 		}
 	}
 	for _, g := range p.n.gpus {

@@ -66,10 +66,11 @@ func TestAgainstNaive(t *testing.T) {
 
 func mustHappen() []string {
 	return []string{
-		"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "assigned",
-		"not assigned", "injected", "not injected", "activating", "not activating", "armed late", "failed",
+		"reserved", "no fit", "by hand, taken", "by hand, refused", "activated", "activated in part", "not activated",
+		"assigned",
+		"not assigned", "injected", "not injected", "activating", "not activating", "activated late", "failed",
 		"unassigned", "not unassigned", "marked", "ended", "released", "restored", "restart", "overbooked", "resized",
-		"not resized", "lent", "not lent", "taken back", "joined", "not joined", "not released, shared",
+		"not resized", "burst", "no burst", "taken back", "joined", "not joined", "not released, shared",
 	}
 }
 
@@ -94,7 +95,7 @@ func (p *player) step() string {
 	case k < 40:
 		return p.byHand()
 	case k < 49:
-		return p.arm()
+		return p.activateNew()
 	case k < 62:
 		return p.attach()
 	case k < 74:
@@ -153,9 +154,9 @@ func (p *player) request() sharing.Request {
 	}
 }
 
-func (p *player) newClaim(r sharing.Request, placement sharing.Placement) ledger.Claim {
+func (p *player) newGrant(r sharing.Request, placement sharing.Placement) ledger.Reservation {
 	p.next++
-	c := ledger.Claim{ID: ledger.ClaimID(fmt.Sprint("c", p.next)), Request: r, Placement: placement}
+	c := ledger.Reservation{ID: ledger.GrantID(fmt.Sprint("c", p.next)), Request: r, Placement: placement}
 	if p.rnd.IntN(2) == 0 {
 		c.Owner.PodUID, c.Owner.Container = fmt.Sprint("pod", p.next), "main"
 	}
@@ -201,12 +202,12 @@ func (p *player) choose() string {
 			}
 		}
 	}
-	c := p.newClaim(r, placement)
-	if err := p.l.Claim(c); err != nil {
+	c := p.newGrant(r, placement)
+	if err := p.l.Reserve(c); err != nil {
 		p.t.Fatalf("chosen and refused: %v", err)
 	}
-	p.n.claims = append(p.n.claims, naiveClaim{c: c})
-	return "claimed"
+	p.n.grants = append(p.n.grants, naiveGrant{c: c})
+	return "reserved"
 }
 
 // byHand reserves a placement that the allocator did not choose.
@@ -228,18 +229,18 @@ func (p *player) byHand() string {
 		ok = ok && known && !twice && p.n.takes(g, r)
 		placement = append(placement, f)
 	}
-	c := p.newClaim(r, placement)
-	if len(p.n.claims) > 0 && p.rnd.IntN(10) == 0 {
-		other := p.n.claims[p.rnd.IntN(len(p.n.claims))].c
+	c := p.newGrant(r, placement)
+	if len(p.n.grants) > 0 && p.rnd.IntN(10) == 0 {
+		other := p.n.grants[p.rnd.IntN(len(p.n.grants))].c
 		c.ID, ok = other.ID, false
 	}
-	err := p.l.Claim(c)
+	err := p.l.Reserve(c)
 	if (err == nil) != ok {
 		p.t.Fatalf("%+v: %v, the model says %v", c, err, ok)
 	}
 	if err != nil {
 		return "by hand, refused"
 	}
-	p.n.claims = append(p.n.claims, naiveClaim{c: c})
+	p.n.grants = append(p.n.grants, naiveGrant{c: c})
 	return "by hand, taken"
 }

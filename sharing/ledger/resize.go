@@ -39,42 +39,42 @@ func Resized(p sharing.Placement, total sharing.Bytes) (sharing.Placement, error
 	return out, nil
 }
 
-// Resize changes the memory of a claim's shares to that of to, all of them or none. A share grows only into free
-// memory of a GPU that takes claims, or into its lease's burst memory. It can always shrink. The ledger does not
-// check usage: the caller lowers a cap before it shrinks the claim, and raises it afterwards.
+// Resize changes the memory of a grant's shares to that of to, all of them or none. A share grows only into free
+// memory of a GPU that takes grants, or into its attachment's burst memory. It can always shrink. The ledger does not
+// check usage: the caller lowers a cap before it shrinks the grant, and raises it afterwards.
 //
-// ErrNotFound: an unknown claim. ErrInvalid: to differs in more than memory, has less than sharing.MinShare, or a sum
+// ErrNotFound: an unknown grant. ErrInvalid: to differs in more than memory, has less than sharing.MinShare, or a sum
 // does not fit in 64 bits. ErrUnsupported: a whole GPU or one in MIG mode. ErrConflict: less than an init container
 // uses. ErrLost or ErrUnavailable: the GPU is lost or not healthy. ErrExhausted: not enough free memory.
-func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
-	e, ok := l.claims[id]
+func (l *Ledger) Resize(id GrantID, to sharing.Placement) error {
+	e, ok := l.grants[id]
 	if !ok {
-		return fmt.Errorf("resize claim %q: %w", id, sharing.ErrNotFound)
+		return fmt.Errorf("resize grant %q: %w", id, sharing.ErrNotFound)
 	}
 	if err := l.checkResize(e, to); err != nil {
-		return fmt.Errorf("resize claim %q: %w", id, err)
+		return fmt.Errorf("resize grant %q: %w", id, err)
 	}
 	l.touch(e)
-	partial := e.lease != nil && len(e.lease.Part) > 0
-	e.claim.Request.Memory = 0
+	partial := e.active != nil && len(e.active.Part) > 0
+	e.grant.Request.Memory = 0
 	for i, f := range to {
-		page, old := l.gpus[f.GPU], e.claim.Placement[i]
+		page, old := l.gpus[f.GPU], e.grant.Placement[i]
 		page.held, _ = page.held.without(old).with(f) // checked above; no GPU is twice in a placement
-		if e.lease != nil && !partial {
-			page.leased, _ = page.leased.without(old).with(f) // leased <= held, which does not wrap
+		if e.active != nil && !partial {
+			page.active, _ = page.active.without(old).with(f) // active <= held, which does not wrap
 		}
-		e.claim.Placement[i] = f
+		e.grant.Placement[i] = f
 		if f.Memory > old.Memory {
 			l.setBurst(e, f.GPU, e.burst[f.GPU].SubFloor(f.Memory-old.Memory)) // its burst memory becomes guaranteed
 		}
 		page.relieve()
-		e.claim.Request.Memory, _ = e.claim.Request.Memory.Add(f.Memory) // for people: held says what is booked
+		e.grant.Request.Memory, _ = e.grant.Request.Memory.Add(f.Memory) // for people: held says what is booked
 	}
 	return nil
 }
 
 func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
-	from := e.claim.Placement
+	from := e.grant.Placement
 	if len(to) != len(from) {
 		return fmt.Errorf("%d shares for %d: %w", len(to), len(from), sharing.ErrInvalid)
 	}
@@ -83,16 +83,16 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 			return fmt.Errorf("gpu %q: %w", from[i].GPU, err)
 		}
 	}
-	if e.lease == nil {
+	if e.active == nil {
 		return nil
 	}
-	if err := checkPart(to, e.lease.Part); err != nil {
+	if err := checkPart(to, e.active.Part); err != nil {
 		return fmt.Errorf("an init container uses more of it: %w: %w", err, sharing.ErrConflict)
 	}
 	return nil
 }
 
-// checkGrown checks that a share can take another's place. The burst memory of its lease counts as free.
+// checkGrown checks that a share can take another's place. The burst memory of its attachment counts as free.
 func (g *gpu) checkGrown(from, to sharing.Share, burstNow sharing.Bytes) error {
 	same := from
 	same.Memory = to.Memory

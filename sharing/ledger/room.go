@@ -10,8 +10,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 )
 
-// checkPlacement checks that the placement answers the request, on GPUs that take claims.
-func (p *pages) checkPlacement(c Claim) error {
+// checkPlacement checks that the placement answers the request, on GPUs that take grants.
+func (p *pages) checkPlacement(c Reservation) error {
 	if err := c.Request.Validate(); err != nil {
 		return fmt.Errorf("request: %w", err)
 	}
@@ -40,7 +40,7 @@ func (p *pages) checkGPU(r sharing.Request, f sharing.Share) error {
 	if err := page.refused(allocator.Open(page.facts)); err != nil {
 		return err
 	}
-	if why := r.WhyNotInstance(f.GPU); why != "" {
+	if why := r.InstanceMismatch(f.GPU); why != "" {
 		return fmt.Errorf("%s: %w", why, sharing.ErrUnsupported)
 	}
 	if r.Kind == sharing.KindMIG {
@@ -82,7 +82,7 @@ func (p *pages) checkRoom(f sharing.Share) error {
 	return page.room(page.held, f)
 }
 
-// alive returns nil for a healthy GPU. Who has a claim may use a GPU that is cordoned.
+// alive returns nil for a healthy GPU. Who has a grant may use a GPU that is cordoned.
 func (g *gpu) alive() error {
 	facts := g.facts
 	facts.Cordoned = ""
@@ -109,17 +109,17 @@ func (g *gpu) room(there sum, f sharing.Share) error {
 	switch {
 	case err != nil:
 		return err
-	case !f.MIG.None() && there.instances < there.claims:
-		return fmt.Errorf("shared, or held whole, and a MIG instance asked: %w", sharing.ErrExhausted)
+	case !f.MIG.None() && there.instances < there.grants:
+		return fmt.Errorf("shared, or held whole, and a MIG instance requested: %w", sharing.ErrExhausted)
 	case (!f.MIG.None() || there.instances > 0) && !after.fits(g.facts):
-		return fmt.Errorf("%s is where another claim's instance is: %w", f.MIG, sharing.ErrExhausted)
+		return fmt.Errorf("%s is where another grant's instance is: %w", f.MIG, sharing.ErrExhausted)
 	case !f.MIG.None():
 		return nil
 	case !there.fits(g.facts):
 		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent,
 			g.facts.Bookable(), sharing.ErrExhausted)
 	}
-	if err := g.refused(allocator.Room(g.state(there), f)); err != nil || after.fits(g.facts) {
+	if err := g.refused(allocator.CheckCapacity(g.state(there), f)); err != nil || after.fits(g.facts) {
 		return err
 	}
 	return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
@@ -127,7 +127,7 @@ func (g *gpu) room(there sum, f sharing.Share) error {
 
 // state is the free capacity of the GPU.
 func (g *gpu) state(there sum) allocator.GPUState {
-	s := allocator.GPUState{GPU: g.facts, Burst: g.burst, Held: there.claims > 0}
+	s := allocator.GPUState{GPU: g.facts, Burst: g.burst, InUse: there.grants > 0}
 	if there.whole == 0 {
 		s.FreeMemory, s.FreePercent = g.free(there), g.facts.BookablePercent()-there.percent
 	}
@@ -151,17 +151,17 @@ func distinct(p sharing.Placement) error {
 func (p *pages) checkParts(page *gpu, f sharing.Share) error {
 	if f.GPU.IsInstance() {
 		whole := p.gpus[f.GPU.Device()]
-		if whole != nil && (whole.held.claims > whole.held.instances || whole.held.covers(page.facts.Part)) {
-			return fmt.Errorf("another claim has the whole instance: %w", sharing.ErrExhausted)
+		if whole != nil && (whole.held.grants > whole.held.instances || whole.held.covers(page.facts.Part)) {
+			return fmt.Errorf("another grant has the whole instance: %w", sharing.ErrExhausted)
 		}
 		return nil
 	}
 	for id, part := range p.gpus {
-		if id.Device() != f.GPU || !id.IsInstance() || part.held.claims == 0 {
+		if id.Device() != f.GPU || !id.IsInstance() || part.held.grants == 0 {
 			continue
 		}
 		if in := part.facts.Part; f.MIG.None() || in.None() || in.Overlaps(f.MIG) {
-			return fmt.Errorf("%d claims share the MIG instance %s: %w", part.held.claims, id, sharing.ErrExhausted)
+			return fmt.Errorf("%d grants share the MIG instance %s: %w", part.held.grants, id, sharing.ErrExhausted)
 		}
 	}
 	return nil

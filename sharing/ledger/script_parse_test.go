@@ -106,7 +106,7 @@ func owner(opts map[string]string) ledger.Owner {
 	return ledger.Owner{PodUID: pod, Container: container}
 }
 
-func parseLease(t *testing.T, opts map[string]string) ledger.Attachment {
+func parseAttachment(t *testing.T, opts map[string]string) ledger.Attachment {
 	t.Helper()
 	inode, err := strconv.ParseUint(opts["inode"], 10, 64)
 	if err != nil {

@@ -118,10 +118,10 @@ func (n *node) run(t *testing.T, words, body []string) string {
 			return answer(err)
 		}
 		return showPlacement(p)
-	case "claim":
+	case "reserve":
 		p, err := n.choose(t, opts)
 		if err == nil {
-			err = n.l.Claim(ledger.Claim{ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts),
+			err = n.l.Reserve(ledger.Reservation{ID: ledger.GrantID(need(0)), Name: opts["name"], Owner: owner(opts),
 				Request: request(t, opts), Placement: p})
 		}
 		if err != nil {
@@ -129,61 +129,61 @@ func (n *node) run(t *testing.T, words, body []string) string {
 		}
 		return showPlacement(p)
 	case "book":
-		return answer(n.l.Claim(ledger.Claim{
-			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Request: request(t, opts),
+		return answer(n.l.Reserve(ledger.Reservation{
+			ID: ledger.GrantID(need(0)), Name: opts["name"], Owner: owner(opts), Request: request(t, opts),
 			Placement: parsePlacement(t, args[1:]),
-			With:      ledger.ClaimID(opts["with"]),
+			With:      ledger.GrantID(opts["with"]),
 		}))
 	case "restore":
-		var lease *ledger.Attachment
+		var active *ledger.Attachment
 		if opts["cgroup"] != "" {
-			l := parseLease(t, opts)
-			lease = &l
+			l := parseAttachment(t, opts)
+			active = &l
 		}
-		return answer(n.l.Restore(ledger.Claim{
-			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Placement: parsePlacement(t, args[1:]),
+		return answer(n.l.Restore(ledger.Reservation{
+			ID: ledger.GrantID(need(0)), Name: opts["name"], Owner: owner(opts), Placement: parsePlacement(t, args[1:]),
 			Recovered: true,
-		}, lease))
-	case "arm":
-		return answer(ledger.ActivateNow(n.l, ledger.ClaimID(need(0)), parseLease(t, opts)))
+		}, active))
+	case "run":
+		return answer(ledger.ActivateNow(n.l, ledger.GrantID(need(0)), parseAttachment(t, opts)))
 	case "adopt":
-		return answer(n.l.Adopt(ledger.ClaimID(need(0)), parseLease(t, opts)))
+		return answer(n.l.Adopt(ledger.GrantID(need(0)), parseAttachment(t, opts)))
 	case "assign":
-		return answer(n.l.Assign(ledger.ClaimID(need(0)), ledger.Attachment{ContainerID: opts["container"],
+		return answer(n.l.Assign(ledger.GrantID(need(0)), ledger.Attachment{ContainerID: opts["container"],
 			Part: parsePlacement(t, args[1:])}))
 	case "unassign":
-		return answer(n.l.Unassign(ledger.ClaimID(need(0))))
+		return answer(n.l.Unassign(ledger.GrantID(need(0))))
 	case "created":
 		n.l.Created(need(0), len(args) > 1 && args[1] == "injected")
 		return "ok"
 	case "activate":
-		a := parseLease(t, opts)
-		return answer(n.l.Activate(ledger.ClaimID(need(0)), a.ContainerID, a.Cgroup, a.Inode))
+		a := parseAttachment(t, opts)
+		return answer(n.l.Activate(ledger.GrantID(need(0)), a.ContainerID, a.Cgroup, a.Inode))
 	case "succeed":
-		return answer(n.l.Arm(ledger.ClaimID(need(0))))
+		return answer(n.l.Activated(ledger.GrantID(need(0))))
 	case "fail":
-		n.l.Fail(ledger.ClaimID(need(0)))
+		n.l.Fail(ledger.GrantID(need(0)))
 		return "ok"
 	case "drained":
-		n.l.Drained(ledger.ClaimID(need(0)), true)
+		n.l.Drained(ledger.GrantID(need(0)), true)
 		return "ok"
 	case "withdraw":
-		n.l.Withdraw(ledger.ClaimID(need(0)), ledger.PodGone)
+		n.l.Withdraw(ledger.GrantID(need(0)), ledger.PodRemoved)
 		return "ok"
 	case "keep":
-		n.l.Keep(ledger.ClaimID(need(0)), ledger.PodGone)
+		n.l.CancelWithdrawal(ledger.GrantID(need(0)), ledger.PodRemoved)
 		return "ok"
 	case "end":
-		return answer(n.l.EndLease(ledger.ClaimID(need(0))))
+		return answer(n.l.EndAttachment(ledger.GrantID(need(0))))
 	case "release":
-		return answer(n.l.Release(ledger.ClaimID(need(0))))
+		return answer(n.l.Release(ledger.GrantID(need(0))))
 	case "lend":
-		return answer(n.l.Lend(ledger.ClaimID(need(0)), uuid(need(1)), size(t, need(2))))
+		return answer(n.l.SetBurst(ledger.GrantID(need(0)), uuid(need(1)), size(t, need(2))))
 	case "resize":
-		g, _ := n.l.Get(ledger.ClaimID(need(0)))
-		to, err := ledger.Resized(g.Claim.Placement, size(t, need(1)))
+		g, _ := n.l.Get(ledger.GrantID(need(0)))
+		to, err := ledger.Resized(g.Placement, size(t, need(1)))
 		if err == nil {
-			err = n.l.Resize(ledger.ClaimID(need(0)), to)
+			err = n.l.Resize(ledger.GrantID(need(0)), to)
 		}
 		if err != nil {
 			return answer(err)
@@ -204,7 +204,7 @@ func (n *node) restart() string {
 	n.l = ledger.New()
 	var errs []error
 	for _, g := range old {
-		errs = append(errs, n.l.Restore(g.Claim, g.Lease))
+		errs = append(errs, n.l.Restore(g.Reservation, g.Active))
 	}
 	return answer(errors.Join(errs...))
 }
@@ -219,7 +219,7 @@ func states(views []ledger.View, levels ...sharing.Level) []allocator.GPUState {
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
 		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
-			Burst: v.BurstMemory, Held: v.Claims > 0, Levels: levels})
+			Burst: v.BurstMemory, InUse: v.Grants > 0, Levels: levels})
 	}
 	return out
 }
@@ -227,10 +227,10 @@ func states(views []ledger.View, levels ...sharing.Level) []allocator.GPUState {
 func (n *node) show() string {
 	var b strings.Builder
 	for _, v := range n.l.GPUs() {
-		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.Ref(), v.GPU.Health, v.HeldMemory,
-			v.GPU.Usable(), v.HeldPercent, v.FreeMemory, v.FreePercent)
+		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.Ref(), v.GPU.Health, v.GrantedMemory,
+			v.GPU.Usable(), v.GrantedPercent, v.FreeMemory, v.FreePercent)
 		if v.BurstMemory > 0 {
-			fmt.Fprintf(&b, "; %s lent", v.BurstMemory)
+			fmt.Fprintf(&b, "; %s burst", v.BurstMemory)
 		}
 		for word, on := range map[string]bool{"; whole": v.Whole, "; OVERBOOKED": v.Overbooked} {
 			if on {
@@ -240,24 +240,24 @@ func (n *node) show() string {
 		b.WriteString("\n")
 	}
 	for _, g := range n.l.Grants() {
-		fmt.Fprintf(&b, "%s %q %s:", g.Claim.ID, g.Claim.Name, g.State())
-		if g.Lease != nil {
-			fmt.Fprintf(&b, " %s inode %d:", g.Lease.Cgroup, g.Lease.Inode)
-			if g.Lease.State != ledger.Active || g.Lease.ContainerID != "" {
-				fmt.Fprintf(&b, " %s %q:", g.Lease.State, g.Lease.ContainerID)
+		fmt.Fprintf(&b, "%s %q %s:", g.ID, g.Name, g.State())
+		if g.Active != nil {
+			fmt.Fprintf(&b, " %s inode %d:", g.Active.Cgroup, g.Active.Inode)
+			if g.Active.State != ledger.Active || g.Active.ContainerID != "" {
+				fmt.Fprintf(&b, " %s %q:", g.Active.State, g.Active.ContainerID)
 			}
 		}
 		if g.Next != nil {
 			fmt.Fprintf(&b, " next %q %s:", g.Next.ContainerID, g.Next.State)
 		}
-		b.WriteString(" " + showPlacement(g.Claim.Placement))
-		for _, f := range g.Claim.Placement {
+		b.WriteString(" " + showPlacement(g.Placement))
+		for _, f := range g.Placement {
 			if g.Burst[f.GPU] > 0 {
-				fmt.Fprintf(&b, "; lent %s on %s", g.Burst[f.GPU], f.GPU)
+				fmt.Fprintf(&b, "; burst %s on %s", g.Burst[f.GPU], f.GPU)
 			}
 		}
 		if g.SharedCap != nil {
-			fmt.Fprintf(&b, "; %s with %v", showPlacement(g.SharedCap), n.l.Sharers(g.Claim.ID))
+			fmt.Fprintf(&b, "; %s with %v", showPlacement(g.SharedCap), n.l.SharedCapGrants(g.ID))
 		}
 		b.WriteString("\n")
 	}

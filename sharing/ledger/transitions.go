@@ -9,87 +9,87 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Claim reserves c as a whole, or changes nothing. It checks that every share is what the request gives on that GPU,
-// and that the GPU has capacity. The GPU may have changed since the allocator chose it.
+// Reserve reserves c as a whole, or changes nothing. It checks that every share is what the request gives on that
+// GPU, and that the GPU has capacity. The GPU may have changed since the allocator chose it.
 //
 // Errors:
-//   - ErrInvalid for a wrong claim.
-//   - ErrConflict for a taken ID or name, or a container that has a claim.
+//   - ErrInvalid for a wrong grant.
+//   - ErrConflict for a taken ID or name, or a container that has a grant.
 //   - ErrNotFound for an unknown GPU.
 //   - ErrLost, ErrUnavailable or ErrUnsupported for a GPU that is lost, not healthy, cordoned or in MIG mode.
 //   - ErrStale for a GPU whose capacity has changed.
 //   - ErrExhausted for a GPU without enough free capacity.
 //
-// For a claim with a shared cap, ErrNotFound means that the other claim is unknown. ErrInvalid means that the other
+// For a grant with a shared cap, ErrNotFound means that the other grant is unknown. ErrInvalid means that the other
 // one has another pod, other GPUs, or itself uses another's cap.
-func (l *Ledger) Claim(c Claim) error {
+func (l *Ledger) Reserve(c Reservation) error {
 	if err := l.checkIdentity(c); err != nil {
-		return fmt.Errorf("claim %q: %w", c.ID, err)
+		return fmt.Errorf("grant %q: %w", c.ID, err)
 	}
 	if err := l.checkPlacement(c); err != nil {
-		return fmt.Errorf("claim %q: %w", c.ID, err)
+		return fmt.Errorf("grant %q: %w", c.ID, err)
 	}
 	if err := l.checkWith(c); err != nil {
-		return fmt.Errorf("claim %q: %w", c.ID, err)
+		return fmt.Errorf("grant %q: %w", c.ID, err)
 	}
 	for _, f := range c.Placement {
 		if err := l.checkRoom(f); err != nil {
-			return fmt.Errorf("claim %q: gpu %q: %w", c.ID, f.GPU, err)
+			return fmt.Errorf("grant %q: gpu %q: %w", c.ID, f.GPU, err)
 		}
 	}
 	if err := l.enter(c, nil); err != nil {
 		return err
 	}
-	l.claims[c.ID].fresh = c.Owner.Pod()
+	l.grants[c.ID].fresh = c.Owner.Pod()
 	return nil
 }
 
-// Release drops a claim that no attachment uses.
+// Release drops a grant that no attachment uses.
 //
-// Errors: ErrNotFound for an unknown claim; ErrConflict while it is leased or being activated, or while another
-// claim is leased that shares its cap.
-func (l *Ledger) Release(id ClaimID) error {
-	e, ok := l.claims[id]
+// Errors: ErrNotFound for an unknown grant; ErrConflict while it is active or being activated, or while another
+// grant is active that shares its cap.
+func (l *Ledger) Release(id GrantID) error {
+	e, ok := l.grants[id]
 	switch {
 	case !ok:
-		return fmt.Errorf("release claim %q: %w", id, sharing.ErrNotFound)
-	case e.lease != nil:
-		return fmt.Errorf("release claim %q: leased to cgroup %q: %w", id, e.lease.Cgroup, sharing.ErrConflict)
+		return fmt.Errorf("release grant %q: %w", id, sharing.ErrNotFound)
+	case e.active != nil:
+		return fmt.Errorf("release grant %q: in use by cgroup %q: %w", id, e.active.Cgroup, sharing.ErrConflict)
 	}
 	if e.next != nil && e.next.State == Activating {
-		return fmt.Errorf("release claim %q: cgroup %q is activating it: %w", id, e.next.Cgroup, sharing.ErrConflict)
+		return fmt.Errorf("release grant %q: cgroup %q is activating it: %w", id, e.next.Cgroup, sharing.ErrConflict)
 	}
-	if other, used := l.inUse(e); used {
-		return fmt.Errorf("release claim %q: claim %q shares its cap, and is leased: %w", id, other,
+	if other, used := inUse(l.sharers(e.grant), e); used {
+		return fmt.Errorf("release grant %q: grant %q shares its cap, and is active: %w", id, other,
 			sharing.ErrConflict)
 	}
 	l.drop(e)
 	return nil
 }
 
-// Assign makes a container instance the next to use a claim, in the place of one that was assigned before. The
+// Assign makes a container instance the next to use a grant, in the place of one that was assigned before. The
 // attachment is Assigned. It is Injected if a says that the container was created with the devices of the grant.
 //
-// Errors: ErrNotFound for an unknown claim. ErrInvalid for no container or a part that is not within the claim.
-// ErrConflict for a container that uses a claim already, and while an attachment of the claim is Activating.
-func (l *Ledger) Assign(id ClaimID, a Attachment) error {
-	e, ok := l.claims[id]
+// Errors: ErrNotFound for an unknown grant. ErrInvalid for no container or a part that is not within the grant.
+// ErrConflict for a container that uses a grant already, and while an attachment of the grant is Activating.
+func (l *Ledger) Assign(id GrantID, a Attachment) error {
+	e, ok := l.grants[id]
 	if !ok {
-		return fmt.Errorf("assign claim %q: %w", id, sharing.ErrNotFound)
+		return fmt.Errorf("assign grant %q: %w", id, sharing.ErrNotFound)
 	}
-	err := checkPart(e.claim.Placement, a.Part)
+	err := checkPart(e.grant.Placement, a.Part)
 	user, taken := l.containers[a.ContainerID]
 	switch {
 	case err != nil:
 	case a.ContainerID == "":
 		err = fmt.Errorf("no container: %w", sharing.ErrInvalid)
-	case taken && (user != id || e.lease != nil && e.lease.ContainerID == a.ContainerID):
-		err = fmt.Errorf("container %q uses claim %q: %w", a.ContainerID, user, sharing.ErrConflict)
+	case taken && (user != id || e.active != nil && e.active.ContainerID == a.ContainerID):
+		err = fmt.Errorf("container %q uses grant %q: %w", a.ContainerID, user, sharing.ErrConflict)
 	case e.next != nil && e.next.State == Activating:
 		err = fmt.Errorf("container %q is activating it: %w", e.next.ContainerID, sharing.ErrConflict)
 	}
 	if err != nil {
-		return fmt.Errorf("assign claim %q: %w", id, err)
+		return fmt.Errorf("assign grant %q: %w", id, err)
 	}
 	if a.State != Injected {
 		a.State = Assigned
@@ -103,7 +103,7 @@ func (l *Ledger) Assign(id ClaimID, a Attachment) error {
 // Created tells that the container runtime has created a container, and whether with what its grant gives. An
 // Assigned attachment is Injected then, or Rejected. Any other stays as it is.
 func (l *Ledger) Created(containerID string, injected bool) {
-	e, ok := l.claims[l.containers[containerID]]
+	e, ok := l.grants[l.containers[containerID]]
 	if !ok || e.next == nil || e.next.ContainerID != containerID || e.next.State != Assigned {
 		return
 	}
@@ -115,13 +115,13 @@ func (l *Ledger) Created(containerID string, injected bool) {
 
 // Unassign removes the container that is the next to use a grant. If there is none, or no such grant, it changes
 // nothing. The error wraps ErrConflict while the attachment is Activating.
-func (l *Ledger) Unassign(id ClaimID) error {
-	e, ok := l.claims[id]
+func (l *Ledger) Unassign(id GrantID) error {
+	e, ok := l.grants[id]
 	if !ok || e.next == nil {
 		return nil
 	}
 	if e.next.State == Activating {
-		return fmt.Errorf("unassign claim %q: container %q is activating it: %w", id, e.next.ContainerID,
+		return fmt.Errorf("unassign grant %q: container %q is activating it: %w", id, e.next.ContainerID,
 			sharing.ErrConflict)
 	}
 	l.setNext(e, nil)
@@ -129,14 +129,14 @@ func (l *Ledger) Unassign(id ClaimID) error {
 }
 
 // Activate records the cgroup whose cap is to be set. It is that of the Injected container that is next to use the
-// grant or, without a container, of a process outside of pods. The attachment is Activating until Arm or Fail.
+// grant or, without a container, of a process outside of pods. The attachment is Activating until Activated or Fail.
 //
 // Errors: ErrNotFound for an unknown grant; ErrInvalid without cgroup and inode, or for a container that is not
 // Injected. ErrConflict while the grant is in use, or another activates it, and for a cgroup in use.
-func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) error {
-	e, ok := l.claims[id]
+func (l *Ledger) Activate(id GrantID, containerID, cgroup string, inode uint64) error {
+	e, ok := l.grants[id]
 	if !ok {
-		return fmt.Errorf("activate claim %q: %w", id, sharing.ErrNotFound)
+		return fmt.Errorf("activate grant %q: %w", id, sharing.ErrNotFound)
 	}
 	next := Attachment{}
 	if containerID != "" && e.next != nil {
@@ -144,8 +144,8 @@ func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) 
 	}
 	var err error
 	switch {
-	case e.lease != nil:
-		err = fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
+	case e.active != nil:
+		err = fmt.Errorf("in use by cgroup %q: %w", e.active.Cgroup, sharing.ErrConflict)
 	case e.next != nil && e.next.State == Activating:
 		err = fmt.Errorf("cgroup %q is activating it: %w", e.next.Cgroup, sharing.ErrConflict)
 	case containerID == "" && e.next != nil:
@@ -155,10 +155,10 @@ func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) 
 	}
 	next.State, next.Cgroup, next.Inode = Activating, cgroup, inode
 	if err == nil {
-		err = l.checkLease(e.claim, next)
+		err = l.checkActive(e.grant, next)
 	}
 	if err != nil {
-		return fmt.Errorf("activate claim %q: %w", id, err)
+		return fmt.Errorf("activate grant %q: %w", id, err)
 	}
 	l.setNext(e, &next)
 	e.fresh = false
@@ -167,8 +167,8 @@ func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) 
 
 // Fail records that the cap could not be set. A container is Injected again and may retry. The attachment of a
 // process outside of pods is removed. If no activation has begun, nothing changes.
-func (l *Ledger) Fail(id ClaimID) {
-	e, ok := l.claims[id]
+func (l *Ledger) Fail(id GrantID) {
+	e, ok := l.grants[id]
 	if !ok || e.next == nil || e.next.State != Activating {
 		return
 	}
@@ -181,15 +181,15 @@ func (l *Ledger) Fail(id ClaimID) {
 	l.setNext(e, &next)
 }
 
-// Drained tells whether no process is in the cgroup of the lease: it is Releasing then, else Active. Of a claim
-// without a lease, nothing changes.
-func (l *Ledger) Drained(id ClaimID, empty bool) {
+// Drained tells whether no process is in the cgroup of the attachment: it is Releasing then, else Active. Of a grant
+// without an attachment, nothing changes.
+func (l *Ledger) Drained(id GrantID, empty bool) {
 	state := Active
 	if empty {
 		state = Releasing
 	}
-	if e, ok := l.claims[id]; ok && e.lease != nil && e.lease.State != state {
+	if e, ok := l.grants[id]; ok && e.active != nil && e.active.State != state {
 		l.touch(e)
-		e.lease.State = state
+		e.active.State = state
 	}
 }

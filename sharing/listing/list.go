@@ -93,7 +93,7 @@ func (l *List) Closed(p Process) {
 func (r *record) judge(pid int, k Kernel) Line {
 	f := k.Process(pid)
 	switch {
-	case f.State == Gone:
+	case f.State == NoProcess:
 		r.ended = true
 		return r.endedLine(k)
 	case f.State != Alive:

@@ -27,7 +27,7 @@ func (k *answers) Process(pid int) Fact {
 	if f, ok := k.facts[pid]; ok {
 		return f
 	}
-	return Fact{State: Gone}
+	return Fact{State: NoProcess}
 }
 
 func (k *answers) Open(pid int) Answer {
@@ -47,7 +47,7 @@ func TestStep(t *testing.T) {
 	running := func(start uint64, o Owner) Line {
 		return Line{Kind: Running, Process: Process{7, start}, Owner: o}
 	}
-	a, gone := alive(50, "a"), Fact{State: Gone}
+	a, gone := alive(50, "a"), Fact{State: NoProcess}
 	type look struct {
 		fact      Fact
 		open      Answer
@@ -228,6 +228,6 @@ func TestChargeOf(t *testing.T) {
 	lines := []Line{{Entry: entry(gib), Kind: Unattributed}, {Entry: Entry{PID: 3}, Kind: Unattributed},
 		{Entry: entry(gib), Kind: Running}, {Entry: entry(2 * gib), Kind: Unattributed}}
 	if got := SumUnattributed(lines); got != 3*gib {
-		t.Errorf("nobody's: %s", got)
+		t.Errorf("unowned: %s", got)
 	}
 }

@@ -48,7 +48,7 @@ func (m *machine) Process(pid int) Fact {
 	case m.unread[pid]:
 		return Fact{}
 	case p == nil:
-		return Fact{State: Gone}
+		return Fact{State: NoProcess}
 	}
 	return Fact{State: Alive, Start: p.Start, Owner: p.grant}
 }
@@ -196,7 +196,7 @@ func (m *machine) check(line Line, e Entry) error {
 			return fmt.Errorf("its grant is charged with what %v made", truth)
 		}
 		if line.Owner == "" {
-			return fmt.Errorf("it is charged to nobody")
+			return fmt.Errorf("it is charged to no one")
 		}
 	case Unattributed:
 		for grant, c := range truth {

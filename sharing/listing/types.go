@@ -29,8 +29,8 @@ type State uint8
 const (
 	// Unread: the kernel does not tell.
 	Unread State = iota
-	// Gone: no process has the pid.
-	Gone
+	// NoProcess: no process has the pid.
+	NoProcess
 	// Alive: a process has it.
 	Alive
 )

@@ -54,7 +54,7 @@ func TestCallsAreShared(t *testing.T) {
 						time.Sleep(a.at)
 						ctx, cancel := context.WithTimeout(t.Context(), a.within)
 						defer cancel()
-						got := l.Ask(ctx, d, a.gpu)
+						got := l.Query(ctx, d, a.gpu)
 						by := 0
 						if got.Err == nil {
 							by = got.Uses[0].PID
@@ -73,7 +73,7 @@ func TestCallsAreShared(t *testing.T) {
 					t.Errorf("%d calls, want %d", n, c.calls)
 				}
 				if len(l.calls.lines) > 0 {
-					t.Error("a list that no one asks for is kept")
+					t.Error("a list that no one requests is kept")
 				}
 			})
 		})
@@ -87,7 +87,7 @@ func TestAnotherDriver(t *testing.T) {
 		var all sync.WaitGroup
 		for _, d := range []*driver{{}, {}} {
 			all.Go(func() {
-				if got := l.Ask(t.Context(), d, gpu0); got.Err != nil || d.calls.Load() != 1 {
+				if got := l.Query(t.Context(), d, gpu0); got.Err != nil || d.calls.Load() != 1 {
 					t.Errorf("%d calls: %v", d.calls.Load(), got.Err)
 				}
 			})

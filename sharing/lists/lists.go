@@ -67,8 +67,8 @@ func (l *Lists) opener(gpu sharing.GPURef) opener {
 	return opener{l.kernel, minor, known}
 }
 
-// Ask asks the driver about a GPU. Calls that would be made at once for one GPU become one.
-func (l *Lists) Ask(ctx context.Context, d Driver, gpu sharing.GPURef) Answer {
+// Query asks the driver about a GPU. Calls that would be made at once for one GPU become one.
+func (l *Lists) Query(ctx context.Context, d Driver, gpu sharing.GPURef) Answer {
 	a := l.calls.read(ctx, lineKey{d, gpu}, func() Answer {
 		a := Answer{order: l.orders.Add(1)}
 		a.Uses, a.Err = d.Processes(ctx, gpu)
@@ -79,28 +79,28 @@ func (l *Lists) Ask(ctx context.Context, d Driver, gpu sharing.GPURef) Answer {
 	return a
 }
 
-// AskAll asks about all GPUs at once: one that hangs delays the others by no more than the time given.
-func (l *Lists) AskAll(ctx context.Context, d Driver, gpus []sharing.GPURef, within time.Duration) []Answer {
+// QueryAll asks about all GPUs at once: one that hangs delays the others by no more than the time given.
+func (l *Lists) QueryAll(ctx context.Context, d Driver, gpus []sharing.GPURef, within time.Duration) []Answer {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	out := make([]Answer, len(gpus))
 	var all sync.WaitGroup
 	for i, id := range gpus {
-		all.Go(func() { out[i] = l.Ask(ctx, d, id) })
+		all.Go(func() { out[i] = l.Query(ctx, d, id) })
 	}
 	all.Wait()
 	return out
 }
 
-// Judge says to whom what the driver listed belongs. Answers to questions that were asked before those of a later look
-// change nothing of what is remembered.
-func (l *Lists) Judge(answers []Answer, grants []Grant) []Look {
+// Attribute says to whom what the driver listed belongs. Answers to questions that were asked before those of a later
+// look change nothing of what is remembered.
+func (l *Lists) Attribute(answers []Answer, grants []Grant) []Observation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := map[int]fact{}
-	out := make([]Look, 0, len(answers))
+	out := make([]Observation, 0, len(answers))
 	for _, a := range answers {
-		look := Look{GPU: a.GPU, Err: a.Err}
+		look := Observation{GPU: a.GPU, Err: a.Err}
 		if a.Err == nil {
 			look.Lines = l.judge(a, view{opener: l.opener(a.GPU), gpu: a.GPU, grants: grants, listed: a.Uses,
 				seen: seen, unknown: &look.ReadErr})
@@ -158,7 +158,7 @@ func (l *Lists) Check(gpu sharing.GPURef, p listing.Process) error {
 
 // Retainers are the processes of a grant that have the GPU's device file open and that the sample does not list as
 // running. They keep the memory of ended processes of the grant. Errors are those of Kernel and of Grant.Procs.
-func (l *Lists) Retainers(look Look, g Grant) ([]listing.Process, error) {
+func (l *Lists) Retainers(look Observation, g Grant) ([]listing.Process, error) {
 	var running []int
 	for _, line := range look.Lines {
 		if line.Kind == listing.Running {

@@ -102,8 +102,8 @@ type instant struct {
 
 func (d *instant) Processes(context.Context, sharing.GPURef) ([]Use, error) { return d.uses, d.err }
 
-func (l *Lists) look(grants []Grant, gpu sharing.GPURef, pids ...int) Look {
-	return l.Judge([]Answer{l.Ask(context.Background(), &instant{uses: uses(pids...)}, gpu)}, grants)[0]
+func (l *Lists) look(grants []Grant, gpu sharing.GPURef, pids ...int) Observation {
+	return l.Attribute([]Answer{l.Query(context.Background(), &instant{uses: uses(pids...)}, gpu)}, grants)[0]
 }
 
 // brief is a line in short.
@@ -111,7 +111,7 @@ func brief(l Line) string {
 	return fmt.Sprintf("%d:%d:%s:%s", l.PID, l.Kind, l.Owner, l.Cgroup)
 }
 
-func briefs(l Look) (out []string) {
+func briefs(l Observation) (out []string) {
 	for _, line := range l.Lines {
 		out = append(out, brief(line))
 	}
@@ -135,7 +135,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("with an entry that cannot be read: %+v", c)
 	}
 	if look.Unattributed() != 2*gib {
-		t.Errorf("nobody's: %s", look.Unattributed())
+		t.Errorf("unowned: %s", look.Unattributed())
 	}
 	// A grant that has no part of a GPU does not own what its processes hold there.
 	if got := briefs(l.look(grants, gpu1, 1, 2)); !slices.Equal(got, []string{"1:1:a:/cg/a", "2:1::/cg/b/below"}) {
@@ -145,7 +145,7 @@ func TestJudge(t *testing.T) {
 	if got := briefs(l.look(grants, gpu1, 1, 2)); len(got) != 2 || k.reads != reads {
 		t.Errorf("files are read %d times in a second look", k.reads-reads)
 	}
-	failed := l.Judge([]Answer{l.Ask(t.Context(), &instant{err: sharing.ErrLost}, gpu0)}, grants)[0]
+	failed := l.Attribute([]Answer{l.Query(t.Context(), &instant{err: sharing.ErrLost}, gpu0)}, grants)[0]
 	if !errors.Is(failed.Err, sharing.ErrLost) || len(failed.Lines) != 0 || failed.Charge("a").Known {
 		t.Errorf("%+v", failed)
 	}
@@ -198,12 +198,12 @@ func TestKeepers(t *testing.T) {
 func TestOrder(t *testing.T) {
 	k, l, grants := bench(map[int]program{1: {dir: "/cg/a", start: 1, open: []int{4}}})
 	l.look(grants, gpu0, 1)
-	late := l.Ask(t.Context(), &instant{}, gpu0) // it is not listed
+	late := l.Query(t.Context(), &instant{}, gpu0) // it is not listed
 	delete(k.all, 1)
 	if got := briefs(l.look(grants, gpu0, 1)); !slices.Equal(got, []string{"1:2:a:"}) {
 		t.Errorf("%q", got)
 	}
-	if got := l.Judge([]Answer{late}, grants)[0]; len(got.Lines) != 0 {
+	if got := l.Attribute([]Answer{late}, grants)[0]; len(got.Lines) != 0 {
 		t.Errorf("%+v", got)
 	}
 	if got := briefs(l.look(grants, gpu0, 1)); !slices.Equal(got, []string{"1:2:a:"}) {
@@ -260,7 +260,7 @@ func TestAskAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, _ := bench(nil)
 		began := time.Now()
-		got := l.AskAll(t.Context(), &driver{after: map[sharing.GPURef]time.Duration{gpu0: time.Hour,
+		got := l.QueryAll(t.Context(), &driver{after: map[sharing.GPURef]time.Duration{gpu0: time.Hour,
 			gpu1: time.Second}}, []sharing.GPURef{gpu0, gpu1}, 2*time.Second)
 		if took := time.Since(began); took != 2*time.Second || !errors.Is(got[0].Err, sharing.ErrUnavailable) ||
 			got[1].Err != nil || len(got[1].Uses) != 1 || got[1].GPU != gpu1 {

@@ -73,8 +73,8 @@ type Answer struct {
 	order, at uint64
 }
 
-// Look is an answer of the driver with what the kernel reported of it afterwards. It has no lines if Err is set.
-type Look struct {
+// Observation is an answer of the driver with what the kernel reported of it afterwards. It has no lines if Err is set.
+type Observation struct {
 	GPU   sharing.GPURef
 	Lines []Line
 	Err   error
@@ -83,7 +83,7 @@ type Look struct {
 }
 
 // Charge is what grants hold together; it is not known if the driver did not answer.
-func (l Look) Charge(grants ...listing.Owner) listing.Charge {
+func (l Observation) Charge(grants ...listing.Owner) listing.Charge {
 	if l.Err != nil {
 		return listing.Charge{}
 	}
@@ -91,9 +91,9 @@ func (l Look) Charge(grants ...listing.Owner) listing.Charge {
 }
 
 // Unattributed is the unattributed memory.
-func (l Look) Unattributed() sharing.Bytes { return listing.SumUnattributed(l.plain()) }
+func (l Observation) Unattributed() sharing.Bytes { return listing.SumUnattributed(l.plain()) }
 
-func (l Look) plain() []listing.Line {
+func (l Observation) plain() []listing.Line {
 	out := make([]listing.Line, 0, len(l.Lines))
 	for _, line := range l.Lines {
 		out = append(out, line.Line)

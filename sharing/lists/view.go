@@ -25,7 +25,7 @@ type view struct {
 	grants  []Grant
 	listed  []Use
 	seen    map[int]fact // by pid
-	unknown *error       // Look.ReadErr
+	unknown *error       // Observation.ReadErr
 }
 
 // Process implements listing.Kernel, as do the others.
@@ -39,7 +39,7 @@ func (v view) Process(pid int) listing.Fact {
 	}
 	switch {
 	case ended(f.err):
-		return listing.Fact{State: listing.Gone}
+		return listing.Fact{State: listing.NoProcess}
 	case f.err != nil:
 		return listing.Fact{}
 	}

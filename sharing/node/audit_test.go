@@ -33,8 +33,8 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	}
 	b.start()
 	c := b.run(b.app("p", "gpu-memory-gib:10"))
-	id := b.grant(c.ask).Claim.ID
-	gpu := b.grant(c.ask).Claim.Placement[0].GPU
+	id := b.grant(c.ask).ID
+	gpu := b.grant(c.ask).Placement[0].GPU
 	for _, what := range []string{audit.Reserve, audit.Activate} {
 		e, n := find(what)
 		switch {
@@ -72,7 +72,7 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 		t.Errorf("config: %d, %+v", n, e)
 	}
 	c.remove()
-	b.PodGone(c.ask.Ref.PodUID)
+	b.PodRemoved(c.ask.Ref.PodUID)
 	b.eventually("the release is written", func() bool { _, n := find(audit.Release); return n == 1 })
 	var order []string
 	mu.Lock()

@@ -19,14 +19,14 @@ func TestNothingIsGrantedBeforeTheRuntimeSync(t *testing.T) {
 		b.loseRecord()
 	})
 	b.AwaitRuntimeSync()
-	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", gib(10)); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("a claim before the witness, without a record: %v", err)
+	if _, err := b.Reserve(t.Context(), b.tenant().Peer, "", gib(10)); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("a grant before the first sync, without a record: %v", err)
 	}
 	if err := b.SyncRuntime(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", gib(10)); err != nil {
-		t.Errorf("a claim after it: %v", err)
+	if _, err := b.Reserve(t.Context(), b.tenant().Peer, "", gib(10)); err != nil {
+		t.Errorf("a grant after it: %v", err)
 	}
 	again := newBench(t)
 	stop = again.started()
@@ -35,7 +35,7 @@ func TestNothingIsGrantedBeforeTheRuntimeSync(t *testing.T) {
 	if !again.DriverSeen() || New(again.opt).DriverSeen() {
 		t.Error("a driver was seen before one was attached, or not after")
 	}
-	if _, err := again.Claim(t.Context(), again.tenant().Peer, "", gib(10)); err != nil {
-		t.Errorf("a claim before the witness, with a record: %v", err)
+	if _, err := again.Reserve(t.Context(), again.tenant().Peer, "", gib(10)); err != nil {
+		t.Errorf("a grant before the first sync, with a record: %v", err)
 	}
 }

@@ -35,18 +35,19 @@ func TestBackendsOfAProfile(t *testing.T) {
 	}
 	g := newGuarded(t, pool)
 	g.bench.apply(conf, pool)
-	g.lease(g.tenant(), "watched", sharing.Request{Profile: "watched"})
+	g.activate(g.tenant(), "watched", sharing.Request{Profile: "watched"})
 	bare := gib(1)
 	bare.MinLevel = sharing.LevelNone
-	g.lease(g.tenant(), "plain", bare)
+	g.activate(g.tenant(), "plain", bare)
 	for _, s := range g.bench.State(t.Context()).Grants {
 		want := map[string]sharing.Backend{"watched": sharing.BackendReactive,
-			"plain": sharing.BackendNone}[s.Claim.Name]
+			"plain": sharing.BackendNone}[s.Name]
 		if s.Backend != want || s.Level != want.Level() {
-			t.Errorf("%s is held by %v, level %v", s.Claim.Name, s.Backend, s.Level)
+			t.Errorf("%s is held by %v, level %v", s.Name, s.Backend, s.Level)
 		}
 	}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", sharing.Request{Profile: "demanding"}); !errors.Is(err,
+	if _, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "",
+		sharing.Request{Profile: "demanding"}); !errors.Is(err,
 		sharing.ErrUnsupported) {
 		t.Errorf("more than the pool's list gives: %v", err)
 	}
@@ -71,12 +72,12 @@ func TestAPlacementHasOneBackend(t *testing.T) {
 	}
 	req := gib(2)
 	req.GPUs, req.UUIDs, req.MinLevel = 2, []sharing.GPUID{g.gpus[0].UUID, g.gpus[1].UUID}, sharing.LevelReactive
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) ||
+	if _, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "together") {
 		t.Errorf("%v", err)
 	}
 	g.bench.SetLevel(g.gpus[0].Ref(), choice.Report{sharing.BackendDriver: yes, sharing.BackendReactive: yes})
-	g.lease(g.tenant(), "", req)
+	g.activate(g.tenant(), "", req)
 	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "driver: GPU 1: ") {
 		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)
 	}

@@ -17,23 +17,23 @@ import (
 
 // What the runtime itself costs: real cgroups, a real record with its fsyncs and a real process, a driver
 // that answers at once.
-func BenchmarkLease(b *testing.B) {
+func BenchmarkAttachment(b *testing.B) {
 	bench := newBench(b)
 	bench.start()
 	for b.Loop() {
 		b.StopTimer()
 		p := bench.tenant()
 		b.StartTimer()
-		id, err := bench.Claim(b.Context(), p.Peer, "", gib(1))
+		id, err := bench.Reserve(b.Context(), p.Peer, "", gib(1))
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := bench.Arm(b.Context(), p.Peer, id); err != nil {
+		if _, err := bench.Activate(b.Context(), p.Peer, id); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
 		p.end()
-		bench.eventually("the lease ends", func() bool { _, ok := bench.Grant(id); return !ok })
+		bench.eventually("the attachment ends", func() bool { _, ok := bench.Grant(id); return !ok })
 		b.StartTimer()
 	}
 }
@@ -58,7 +58,7 @@ func BenchmarkGuard(b *testing.B) {
 			all = append(all, p)
 			use := gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true}
 			if n == 0 {
-				bench.lease(p, "", req)
+				bench.activate(p, "", req)
 			} else if err := bench.joins(p, len(all)-1-n, all); err != nil {
 				b.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func BenchmarkState(b *testing.B) {
 	bench := newBench(b)
 	bench.start()
 	for range 20 {
-		bench.lease(bench.tenant(), "", gib(1))
+		bench.activate(bench.tenant(), "", gib(1))
 	}
 	for b.Loop() {
 		bench.changed.announce() // no picture is taken twice
@@ -103,7 +103,7 @@ func BenchmarkState(b *testing.B) {
 	}
 }
 
-// One container of a pod from its injection to its lease, with the two hooks that it has; nothing else starts.
+// One container of a pod from its injection to its attachment, with the two hooks that it has; nothing else starts.
 func BenchmarkContainer(b *testing.B) {
 	bench := newPodBench(b)
 	bench.start()
@@ -121,7 +121,7 @@ func BenchmarkContainer(b *testing.B) {
 		}
 		b.StopTimer()
 		c.remove()
-		bench.eventually("the lease ends", func() bool { return bench.grant(ask).Lease == nil })
+		bench.eventually("the attachment ends", func() bool { return bench.grant(ask).Active == nil })
 		b.StartTimer()
 	}
 }
@@ -150,7 +150,7 @@ func BenchmarkContainersAtOnce(b *testing.B) {
 				c.in, err = bench.Inject(ctx, c.ask, c.id)
 				for _, call := range c.calls() {
 					if err == nil {
-						err = bench.ArmContainer(ctx, call)
+						err = bench.ActivateContainer(ctx, call)
 					}
 				}
 				mu.Lock()
@@ -164,9 +164,9 @@ func BenchmarkContainersAtOnce(b *testing.B) {
 		b.StopTimer()
 		for _, c := range all {
 			c.remove()
-			bench.PodGone(c.ask.Ref.PodUID)
+			bench.PodRemoved(c.ask.Ref.PodUID)
 		}
-		bench.eventually("all end", func() bool { return len(bench.PodClaims()) == 0 })
+		bench.eventually("all end", func() bool { return len(bench.PodGrants()) == 0 })
 		b.StartTimer()
 	}
 	slices.Sort(took)

@@ -28,7 +28,7 @@ func TestBeyondTheDriversLimit(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	a := b.lease(p, "", gib(4))
+	a := b.activate(p, "", gib(4))
 	gpu := a.Own[0].Ref()
 	b.driver.put(gpu, []gpudriver.ProcessUse{gibs(p, 4)})
 	if got := b.beyondTold(); got != "" {

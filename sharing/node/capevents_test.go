@@ -15,14 +15,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// TestCapEventsOfTheWatch has a lease past its cap twice, and one that is not.
+// TestCapEventsOfTheWatch has an attachment past its cap twice, and one that is not.
 func TestCapEventsOfTheWatch(t *testing.T) {
 	g := newGuarded(t, warning)
 	p, a := g.share(4)
 	events := func() status.CapEvents {
 		t.Helper()
 		for _, s := range g.bench.State(t.Context()).Grants {
-			if s.Claim.ID == a.ID && len(s.Events) == 1 {
+			if s.ID == a.ID && len(s.Events) == 1 {
 				return s.Events[0]
 			}
 		}
@@ -54,7 +54,7 @@ func TestCapEventsOfTheLibrary(t *testing.T) {
 	if d := cmp.Diff([]status.CapEvents{{Counted: true}}, g.shown().Events); d != "" {
 		t.Errorf("at first: %s", d)
 	}
-	usage := filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile)
+	usage := filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFileName)
 	f, err := os.OpenFile(usage, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

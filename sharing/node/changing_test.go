@@ -48,13 +48,13 @@ func TestPodsArriveWhileALimitChanges(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 600 {
 		name := fmt.Sprintf("p%d", i)
-		var asks []sharing.ContainerAsk
+		var asks []sharing.ContainerRequest
 		for k := range i%3 + 1 {
 			ask := b.ask(name, fmt.Sprintf("c%d", k), sharing.ContainerApp, "gpu-memory-gib:10")
 			ask.Request.Profile = "p"
 			asks = append(asks, ask)
 		}
-		err := b.ClaimPod(t.Context(), asks)
+		err := b.ReservePod(t.Context(), asks)
 		verdict := "granted"
 		switch {
 		case err != nil && strings.Contains(err.Error(), "at most 15GiB"):
@@ -65,8 +65,8 @@ func TestPodsArriveWhileALimitChanges(t *testing.T) {
 			t.Fatalf("%d containers: %v", len(asks), err)
 		}
 		seen[fmt.Sprintf("%d %s", len(asks), verdict)]++
-		if claims := len(b.PodClaims()); (err == nil) != (claims > 0) {
-			t.Fatalf("%d containers: %v, and %d pods with claims", len(asks), err, claims)
+		if grants := len(b.PodGrants()); (err == nil) != (grants > 0) {
+			t.Fatalf("%d containers: %v, and %d pods with grants", len(asks), err, grants)
 		}
 		b.gone(name)
 	}

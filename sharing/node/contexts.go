@@ -48,7 +48,7 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 		}
 		out = append(out, contextsize.GPU{
 			ID: g.UUID, Kind: contextKind(g, r.Driver.Get().Driver.Version()), Useful: at.Counts(g),
-			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.Modes.Switching(g.UUID) == "",
+			Idle: v.Grants == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.Modes.Switching(g.UUID) == "",
 		})
 	}
 	return out

@@ -36,7 +36,7 @@ func newCounters(r *Runtime) *counters.Reconciler {
 func (n countedNode) View() counters.View {
 	grants := n.r.Store.Grants()
 	v := counters.View{Owners: n.r.Owners(grants)}
-	v.Grants = n.leases(grants, v.Owners)
+	v.Grants = n.attachments(grants, v.Owners)
 	if att := n.r.Driver.Get(); att != nil {
 		v.Driver = att.Driver
 	}
@@ -44,7 +44,7 @@ func (n countedNode) View() counters.View {
 }
 
 // Compare implements counters.Node.
-func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPURef]sharing.Bytes) (changed bool) {
+func (n countedNode) Compare(id ledger.GrantID, holds map[sharing.GPURef]sharing.Bytes) (changed bool) {
 	n.r.Store.Read(func(l store.Reader) {
 		changed = n.r.Guard.Compare(sharersOf(l, id), guardNode(n).contexts(l), holds)
 	})
@@ -54,29 +54,29 @@ func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPURef]sharing
 // Uncounted implements counters.Node.
 func (n countedNode) Uncounted() { n.r.opt.Observer.Uncounted() }
 
-// leases are those whose programs count in a region, those with a shared cap as one.
-func (n countedNode) leases(grants []ledger.Grant, owners []lists.Grant) []libkerf.Lease {
-	var all []libkerf.Lease
-	of := map[ledger.ClaimID]int{}
+// attachments are those whose programs count in a region, those with a shared cap as one.
+func (n countedNode) attachments(grants []ledger.Grant, owners []lists.Grant) []libkerf.Attachment {
+	var all []libkerf.Attachment
+	of := map[ledger.GrantID]int{}
 	for _, g := range grants {
-		if g.Lease == nil || !n.r.Libkerf.Whole(string(g.Claim.ID)) {
+		if g.Active == nil || !n.r.Libkerf.Whole(string(g.ID)) {
 			continue
 		}
 		class := int(n.r.priorityOf(g))
-		i, shared := of[g.Claim.Root()]
+		i, shared := of[g.Root()]
 		if !shared {
 			i = len(all)
-			of[g.Claim.Root()] = i
-			l := libkerf.Lease{ID: string(g.Claim.ID), Caps: g.Caps(), Priority: class}
-			for _, f := range g.Claim.Placement {
+			of[g.Root()] = i
+			l := libkerf.Attachment{ID: string(g.ID), Caps: g.Caps(), Priority: class}
+			for _, f := range g.Placement {
 				l.GPUs = append(l.GPUs, f.GPU)
 			}
 			all = append(all, l)
 		}
 		l := &all[i]
-		l.Groups, l.Priority = append(l.Groups, n.r.GroupOf(*g.Lease)), max(l.Priority, class)
+		l.Groups, l.Priority = append(l.Groups, n.r.GroupOf(*g.Active)), max(l.Priority, class)
 		for _, o := range owners {
-			if o.Owner == listing.Owner(g.Claim.ID) {
+			if o.Owner == listing.Owner(g.ID) {
 				l.Owners = append(l.Owners, o)
 			}
 		}
@@ -95,9 +95,9 @@ func (n countedNode) rules() libkerf.Rules {
 // driver lists the processes there.
 func watches(l store.Reader, r *Runtime, g ledger.Grant) bool {
 	att := r.Driver.Get()
-	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Share) bool {
+	return !slices.ContainsFunc(g.Placement, func(f sharing.Share) bool {
 		blind := att != nil && att.Levels[f.GPU].Blind() // the driver does not list its processes to this agent
-		return blind || !choice.Watched(r.settings.BackendsOn(gpuOf(l, f.GPU), l.Grants(), g.Claim.Request.Profile))
+		return blind || !choice.Watched(r.settings.BackendsOn(gpuOf(l, f.GPU), l.Grants(), g.Request.Profile))
 	})
 }
 
@@ -108,8 +108,9 @@ type timeHost struct{ r *Runtime }
 func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
 
 // Timed implements libkerf.TimeHost.
-func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
-	return countedNode(t).leases(t.r.Store.Grants(), nil), t.r.settings.Pool().ComputePolicy == config.ComputeStrict
+func (t timeHost) Timed() (attachments []libkerf.Attachment, strict bool) {
+	return countedNode(t).attachments(t.r.Store.Grants(), nil),
+		t.r.settings.Pool().ComputePolicy == config.ComputeStrict
 }
 
 // ProcessTime implements libkerf.TimeHost.

@@ -24,7 +24,7 @@ func (r *Runtime) Devices(gpus []sharing.GPU) []string {
 }
 
 // Env are variables that tell a program what it was given. No cap depends on them.
-func (r *Runtime) Env(a lifecycle.Armed) map[string]string {
+func (r *Runtime) Env(a lifecycle.Activated) map[string]string {
 	var ids []string
 	for _, g := range a.Own {
 		ids = append(ids, g.Ref().String())
@@ -38,10 +38,10 @@ func (r *Runtime) Env(a lifecycle.Armed) map[string]string {
 	}
 	maps.Copy(env, a.MPS)
 	if g, ok := r.Store.Get(a.ID); ok {
-		memory, percent := g.Claim.Placement.Total()
+		memory, percent := g.Placement.Total()
 		env["KERF_MEMORY_BYTES"] = strconv.FormatUint(uint64(memory), 10)
 		env["KERF_PERCENT"] = strconv.FormatUint(uint64(percent), 10)
-		env["KERF_LEVEL"] = g.Claim.Level.String()
+		env["KERF_LEVEL"] = g.Level.String()
 	}
 	return env
 }

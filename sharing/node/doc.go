@@ -9,7 +9,7 @@
 //     ledger, and the ledger checks it again.
 //   - a cap is set and read back before its process moves into the cgroup, and the checkpoint is on disk before the cap
 //     is set;
-//   - a crash at any instant leaves what Restore resolves: a cgroup with processes is a lease, one without is
+//   - a crash at any instant leaves what Restore resolves: a cgroup with processes is an attachment, one without is
 //     removed;
 //   - what State reports is the driver's and the kernel's own word, or is said to be unknown.
 //

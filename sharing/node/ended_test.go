@@ -20,7 +20,7 @@ import (
 
 // worker is a process in the cgroup of a grant that has the GPU's files open and uses no memory. The data loader of a
 // trainer is one.
-func (g *guarded) worker(a lifecycle.Armed) *tenant {
+func (g *guarded) worker(a lifecycle.Activated) *tenant {
 	g.t.Helper()
 	w := g.tenant()
 	group, err := g.bench.opt.Cgroups.Open(g.dir(a), 0)
@@ -33,10 +33,10 @@ func (g *guarded) worker(a lifecycle.Armed) *tenant {
 	return w
 }
 
-// dir is the cgroup of a lease.
-func (g *guarded) dir(a lifecycle.Armed) string {
+// dir is the cgroup of an attachment.
+func (g *guarded) dir(a lifecycle.Activated) string {
 	gs, _ := g.bench.Grant(a.ID)
-	return gs.Lease.Cgroup
+	return gs.Active.Cgroup
 }
 
 func processOf(p *tenant) listing.Process { return listing.Process{PID: p.PID, Start: p.Start} }
@@ -51,11 +51,11 @@ func (g *guarded) dies(p *tenant) {
 
 // charge is what status shows that a grant uses of its GPU, and what it says of memory that belongs to processes that
 // have ended.
-func (g *guarded) charge(a lifecycle.Armed) (used sharing.Bytes, known bool, says string) {
+func (g *guarded) charge(a lifecycle.Activated) (used sharing.Bytes, known bool, says string) {
 	g.t.Helper()
 	g.bench.changed.announce() // a new picture
 	s := g.bench.State(g.t.Context())
-	i := slices.IndexFunc(s.Grants, func(gs status.Grant) bool { return gs.Claim.ID == a.ID })
+	i := slices.IndexFunc(s.Grants, func(gs status.Grant) bool { return gs.ID == a.ID })
 	for _, w := range s.Warnings {
 		if strings.HasPrefix(w, fmt.Sprintf("grant %s: ", a.ID)) {
 			says = w
@@ -114,7 +114,7 @@ func TestMemoryOfEndedProcessesIsCharged(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsKeptElsewhere keeps a lease whose cgroup is empty: what its processes held is not free.
+// TestMemoryThatIsKeptElsewhere keeps an attachment whose cgroup is empty: what its processes held is not free.
 func TestMemoryThatIsKeptElsewhere(t *testing.T) {
 	g := newGuarded(t, killing)
 	p, a := g.share(4)
@@ -136,7 +136,7 @@ func TestMemoryThatIsKeptElsewhere(t *testing.T) {
 }
 
 // given has the driver list a process that has ended, and was in a grant, under the number of another one.
-func (g *guarded) given(a lifecycle.Armed, to *tenant, n int) {
+func (g *guarded) given(a lifecycle.Activated, to *tenant, n int) {
 	dir := g.dir(a)
 	g.kernel.mu.Lock()
 	g.kernel.former[to.PID] = former{to.Start - 1, dir}
@@ -160,7 +160,7 @@ func TestAnInnocentHasTheNumber(t *testing.T) {
 			g.kernel.set(g.kernel.closed, first.PID, true)
 			worker := g.worker(guilty)
 			innocent := g.tenant()
-			var own lifecycle.Armed
+			var own lifecycle.Activated
 			if granted {
 				innocent, own = g.share(2)
 			}
@@ -196,7 +196,7 @@ func TestBothUseTheGPU(t *testing.T) {
 	g.looks(5)
 	g.lives(innocent)
 	g.lives(worker)
-	for _, a := range []lifecycle.Armed{guilty, own} {
+	for _, a := range []lifecycle.Activated{guilty, own} {
 		if _, known, _ := g.charge(a); known {
 			t.Errorf("the usage of %s is reported", a.ID)
 		}

@@ -15,7 +15,7 @@ import (
 func (b *bench) ends() []string {
 	var out []string
 	for _, e := range b.LedgerState().Ending {
-		out = append(out, e.Ref.Namespace+"/"+e.Ref.Pod+": "+e.Why)
+		out = append(out, e.Ref.Namespace+"/"+e.Ref.Pod+": "+e.Reason)
 	}
 	return out
 }
@@ -31,13 +31,13 @@ func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 	b.eventually("the eviction", func() bool { _, e := ears.count("", "hit"); return e > 0 })
 	want := "ns/hit: GPU " + gpu.String() + " is unhealthy: XID 95"
 	if got := b.ends(); len(got) != 1 || got[0] != want {
-		t.Errorf("the books tell %q, want %q", got, want)
+		t.Errorf("the ledger reports %q, want %q", got, want)
 	}
 	uid := b.LedgerState().Ending[0].Ref.PodUID
-	b.PodGone(uid)
-	b.eventually("the end of its claims", func() bool {
+	b.PodRemoved(uid)
+	b.eventually("the end of its grants", func() bool {
 		for _, g := range b.LedgerState().Grants {
-			if g.Claim.Owner.PodUID == uid {
+			if g.Owner.PodUID == uid {
 				return false
 			}
 		}
@@ -45,6 +45,6 @@ func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 	})
 	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
 	if got := b.ends(); len(got) != 1 {
-		t.Errorf("after its end the books tell %q", got)
+		t.Errorf("after its end the ledger reports %q", got)
 	}
 }

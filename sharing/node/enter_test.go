@@ -27,7 +27,7 @@ import (
 // afterThaw is the one failpoint of an activation at which the process runs in its cgroup.
 const afterThaw = "arm-after-thaw"
 
-func armPoints() []string {
+func activatePoints() []string {
 	var points []string
 	for _, p := range lifecycle.Failpoints() {
 		if strings.HasPrefix(p, "arm-") {
@@ -68,7 +68,7 @@ func (b *bench) group(name string) cgroup.Group {
 
 // An agent may die at any point of an activation. The next one corrects all that it leaves, before it has a driver.
 func TestADeathAtEachPointOfAnActivation(t *testing.T) {
-	for _, point := range armPoints() {
+	for _, point := range activatePoints() {
 		t.Run(point, func(t *testing.T) {
 			b := newBench(t)
 			from := b.group("from")
@@ -82,7 +82,7 @@ func TestADeathAtEachPointOfAnActivation(t *testing.T) {
 			if err := from.Add(p.PID); err != nil {
 				t.Fatal(err)
 			}
-			b.armAndDie(p)
+			b.activateAndDie(p)
 			stop()
 			b.opt.Failpoints = nil
 			b.Runtime = New(b.opt)
@@ -91,10 +91,10 @@ func TestADeathAtEachPointOfAnActivation(t *testing.T) {
 			}
 			if point == afterThaw { // it was checked, and runs
 				g := b.State(t.Context()).Grants
-				if len(g) != 1 || g[0].Lease == nil {
+				if len(g) != 1 || g[0].Active == nil {
 					t.Fatalf("grants %+v", g)
 				}
-				b.runsIn(p, g[0].Lease.Cgroup)
+				b.runsIn(p, g[0].Active.Cgroup)
 				p.end()
 			} else {
 				b.runsIn(p, from.Dir)
@@ -107,17 +107,17 @@ func TestADeathAtEachPointOfAnActivation(t *testing.T) {
 	}
 }
 
-// armAndDie arms until the failpoint ends the caller.
-func (b *bench) armAndDie(p *tenant) {
+// activateAndDie activates until the failpoint ends the caller.
+func (b *bench) activateAndDie(p *tenant) {
 	b.t.Helper()
-	id, err := b.Claim(b.t.Context(), p.Peer, "", gib(10))
+	id, err := b.Reserve(b.t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	done := make(chan error)
 	go func() {
 		defer close(done)
-		_, err := b.Arm(b.t.Context(), p.Peer, id)
+		_, err := b.Activate(b.t.Context(), p.Peer, id)
 		done <- err
 	}()
 	if err, came := <-done; came {
@@ -126,7 +126,7 @@ func (b *bench) armAndDie(p *tenant) {
 }
 
 // A process that reached the driver before its activation is rejected, and nothing of the grant stays.
-func TestAProcessWithADeviceFileIsNotArmed(t *testing.T) {
+func TestAProcessWithADeviceFileIsNotActivated(t *testing.T) {
 	for _, name := range []string{"nvidia0", "nvidia9", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			b := newBench(t)
@@ -146,13 +146,13 @@ func TestAProcessWithADeviceFileIsNotArmed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+			id, err := b.Reserve(t.Context(), p.Peer, "", gib(10))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) ||
+			if _, err := b.Activate(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) ||
 				!strings.Contains(err.Error(), file) {
-				t.Errorf("arm: %v", err)
+				t.Errorf("activate: %v", err)
 			}
 			b.runsIn(p, from)
 			b.empty()
@@ -161,7 +161,7 @@ func TestAProcessWithADeviceFileIsNotArmed(t *testing.T) {
 }
 
 // A process that takes the GPU while the agent prepares its cgroup is seen, because the agent looks after the move.
-func TestAProcessThatTakesAGPUMeanwhileIsNotArmed(t *testing.T) {
+func TestAProcessThatTakesAGPUMeanwhileIsNotActivated(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
@@ -170,13 +170,13 @@ func TestAProcessThatTakesAGPUMeanwhileIsNotArmed(t *testing.T) {
 			b.driver.put(b.gpus[1].Ref(), []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 		}
 	})
-	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+	id, err := b.Reserve(t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) ||
+	if _, err := b.Activate(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) ||
 		!strings.Contains(err.Error(), "uses GPU 1 already") {
-		t.Errorf("arm: %v", err)
+		t.Errorf("activate: %v", err)
 	}
 	b.empty()
 }
@@ -187,12 +187,12 @@ func TestACapThatIsGoneKeepsTheProcessOut(t *testing.T) {
 	b.start()
 	p := b.tenant()
 	b.caps.set(func() { b.caps.onApply = func() { b.caps.limits = map[string]map[sharing.GPURef]sharing.Bytes{} } })
-	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
+	id, err := b.Reserve(t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Arm(t.Context(), p.Peer, id); err == nil || !strings.Contains(err.Error(), "back") {
-		t.Errorf("arm: %v", err)
+	if _, err := b.Activate(t.Context(), p.Peer, id); err == nil || !strings.Contains(err.Error(), "back") {
+		t.Errorf("activate: %v", err)
 	}
 	b.empty()
 }
@@ -202,11 +202,11 @@ func TestTwoActivationsAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	stuck := b.tenantRunning(nil, "cat", cgrouptest.Unanswered(t))
-	b.eventually("it waits", func() bool { return cgrouptest.Waits(t, stuck.PID) })
+	b.eventually("it waits", func() bool { return cgrouptest.IsWaiting(t, stuck.PID) })
 	p := b.tenant()
-	ids := map[*tenant]ledger.ClaimID{}
+	ids := map[*tenant]ledger.GrantID{}
 	for _, who := range []*tenant{stuck, p} {
-		id, err := b.Claim(t.Context(), who.Peer, fmt.Sprint("p", who.PID), gib(10))
+		id, err := b.Reserve(t.Context(), who.Peer, fmt.Sprint("p", who.PID), gib(10))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,18 +215,18 @@ func TestTwoActivationsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	errs := make(chan error, 1)
-	wg.Go(func() { _, err := b.Arm(t.Context(), stuck.Peer, ids[stuck]); errs <- err })
-	if _, err := b.Arm(t.Context(), p.Peer, ids[p]); err != nil {
-		t.Errorf("arm: %v", err)
+	wg.Go(func() { _, err := b.Activate(t.Context(), stuck.Peer, ids[stuck]); errs <- err })
+	if _, err := b.Activate(t.Context(), p.Peer, ids[p]); err != nil {
+		t.Errorf("activate: %v", err)
 	}
 	if err := <-errs; !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("arm of a process that does not stop: %v", err)
+		t.Errorf("activate of a process that does not stop: %v", err)
 	}
-	if s := b.State(t.Context()); len(s.Grants) != 1 || s.Grants[0].Claim.Owner.PID != p.PID {
+	if s := b.State(t.Context()); len(s.Grants) != 1 || s.Grants[0].Owner.PID != p.PID {
 		t.Errorf("grants %+v", s.Grants)
 	}
 	p.end()
-	b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.eventually("the attachment ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
 	b.empty()
 }
 
@@ -253,7 +253,7 @@ func TestFailpointsAreAll(t *testing.T) {
 			}
 		}
 	}
-	if found < 12 || len(armPoints()) != 8 {
-		t.Errorf("%d points found, %q among them", found, armPoints())
+	if found < 12 || len(activatePoints()) != 8 {
+		t.Errorf("%d points found, %q among them", found, activatePoints())
 	}
 }

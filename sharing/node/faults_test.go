@@ -74,8 +74,8 @@ func faultBench(t *testing.T, h config.Health) (b *bench, ears *heard, hit *cont
 	hit = b.run(b.app("hit", "gpu:1"))
 	b.inject(b.app("spared", "gpu:1"))
 	for _, g := range b.State(t.Context()).Grants {
-		if g.Claim.Owner.PodName == "hit" {
-			gpu = g.Claim.Placement[0].GPU
+		if g.Owner.PodName == "hit" {
+			gpu = g.Placement[0].GPU
 		}
 	}
 	return b, ears, hit, gpu
@@ -124,7 +124,7 @@ func TestALeavingNode(t *testing.T) {
 	}
 	if _, err := b.Inject(t.Context(), b.app("late", "gpu:1"), b.newID()); err == nil ||
 		!strings.Contains(fmt.Sprint(err), "going") {
-		t.Errorf("a claim on a node that leaves: %v", err)
+		t.Errorf("a grant on a node that leaves: %v", err)
 	}
 	b.SetLeaving(t.Context(), "")
 	b.inject(b.app("late", "gpu:1"))

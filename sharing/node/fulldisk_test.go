@@ -63,20 +63,20 @@ func TestAStartOnAFullDisk(t *testing.T) {
 		if why := strings.Join(b.PodsNotReady(), "; "); !strings.Contains(why, "no space left") {
 			t.Errorf("pods: %q", why)
 		}
-		b.leased(c.ask, c)
+		b.active(c.ask, c)
 		if err := c.hooks(); err != nil {
-			t.Errorf("the hook of a container that is armed: %v", err)
+			t.Errorf("the hook of a container that is activated: %v", err)
 		}
 		p := b.tenant()
-		if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) ||
+		if _, err := b.Reserve(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) ||
 			!strings.Contains(err.Error(), "no space left") {
-			t.Errorf("a new claim: %v", err)
+			t.Errorf("a new grant: %v", err)
 		}
 	}
 	empty()
 	b.eventually("the agent is ready", func() bool { return len(b.NotReady()) == 0 })
 	p := b.tenant()
-	b.lease(p, "", gib(1))
+	b.activate(p, "", gib(1))
 	p.end()
 	b.eventually("the grant of the process has ended", func() bool { return len(b.State(t.Context()).Grants) == 1 })
 	c.remove()
@@ -89,7 +89,7 @@ func TestWhatEndsOnAFullDisk(t *testing.T) {
 	fill, empty := b.onSmallDisk()
 	stop := b.started()
 	p := b.tenant()
-	b.lease(p, "", gib(1))
+	b.activate(p, "", gib(1))
 	fill()
 	stop()
 	p.end()

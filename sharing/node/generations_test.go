@@ -56,7 +56,7 @@ func (b *bench) diskAway() (back func()) {
 // One bit of the newest record flips. Grants keep backend, level and size, and the reactive backend goes on with them.
 func TestAFlippedBitCostsNoGrant(t *testing.T) {
 	g := newGuarded(t, killing)
-	p, lease := g.share(4)
+	p, active := g.share(4)
 	_, other := g.share(4)
 	if err := g.bench.Store.Settle(); err != nil {
 		t.Fatal(err)
@@ -68,8 +68,8 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 		t.Fatalf("%d grants", len(s.Grants))
 	}
 	for _, gr := range s.Grants {
-		if gr.Claim.Recovered || gr.Backend != sharing.BackendReactive || gr.Level != sharing.LevelReactive ||
-			gr.Claim.Placement[0].Memory != 4*sharing.GiB {
+		if gr.Recovered || gr.Backend != sharing.BackendReactive || gr.Level != sharing.LevelReactive ||
+			gr.Placement[0].Memory != 4*sharing.GiB {
 			t.Errorf("%+v", gr)
 		}
 	}
@@ -79,7 +79,7 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 	g.holds(gibs(p, 5))
 	g.looks(2)
 	g.dead(p)
-	_, _ = lease, other
+	_, _ = active, other
 }
 
 // The agent finds what changed since the remaining generation. A new attachment has its cgroup, an ended one has none,
@@ -105,22 +105,22 @@ func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	flipBit(t, g.bench.opt.RecordPath)
 	g.restartAgent()
 	g.bench.Reconcile(t.Context())
-	found := map[ledger.ClaimID]status.Grant{}
+	found := map[ledger.GrantID]status.Grant{}
 	for _, gr := range g.bench.State(t.Context()).Grants {
-		found[gr.Claim.ID] = gr
+		found[gr.ID] = gr
 	}
 	if _, there := found[ended.ID]; there || len(found) != 2 {
 		t.Errorf("grants %v, want those that run", found)
 	}
-	if gr := found[stays.ID]; gr.Claim.Recovered || gr.Backend != sharing.BackendReactive {
+	if gr := found[stays.ID]; gr.Recovered || gr.Backend != sharing.BackendReactive {
 		t.Errorf("what both knew: %+v", gr)
 	}
-	if gr := found[began.ID]; !gr.Claim.Recovered || gr.Lease == nil {
+	if gr := found[began.ID]; !gr.Recovered || gr.Active == nil {
 		t.Errorf("what the newest alone knew: %+v", gr)
 	}
 	req := gib(1)
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrExhausted) {
+	if _, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrExhausted) {
 		t.Errorf("with a grant of unknown size: %v", err)
 	}
 }

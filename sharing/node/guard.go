@@ -54,13 +54,13 @@ func (n guardNode) viewOf(l store.Reader) guard.View {
 	for i := range grants {
 		g := &grants[i]
 		v.Grants[i] = guard.Grant{Grant: g, Speaker: speaker(l, *g), Evictable: r.Notify.CanEvict(*g)}
-		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
-		one.Backend = g.Claim.Backend
-		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed &&
+		one, p := &v.Grants[i], backend.PropertiesOf(g.Backend)
+		one.Backend = g.Backend
+		one.Watched = g.Active != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed &&
 			watches(l, r, *g))
 		one.Counted = one.Watched && p.Counts && r.Libkerf.Check(lifecycle.GrantOf(l, *g)) == backend.Fault{}
 		served = served || p.Served
-		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
+		if a := g.Current(); a.Cgroup != "" && (g.Active == nil || g.Work != ledger.NoWork) {
 			v.Activating = append(v.Activating, a.Cgroup)
 		}
 	}

@@ -74,7 +74,7 @@ func TestGuardThatMayNotKill(t *testing.T) {
 	p := g.asUser(1000)
 	req := gib(4)
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
-	g.lease(p, "", req)
+	g.activate(p, "", req)
 	g.holds(gibs(p, 5))
 	warned := func() bool {
 		return slices.ContainsFunc(g.bench.State(t.Context()).Warnings, func(w string) bool {

@@ -95,20 +95,20 @@ func (g *guarded) restartAgent() {
 	}
 }
 
-// share is a tenant with a lease of so many GiB on the first GPU.
-func (g *guarded) share(n int) (*tenant, lifecycle.Armed) {
+// share is a tenant with an attachment of so many GiB on the first GPU.
+func (g *guarded) share(n int) (*tenant, lifecycle.Activated) {
 	g.t.Helper()
 	return g.shareAt(n, sharing.LevelUnknown)
 }
 
 // shareAt is share with --min-enforcement.
-func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, lifecycle.Armed) {
+func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, lifecycle.Activated) {
 	g.t.Helper()
 	p := g.tenant()
 	req := gib(n)
 	req.MinLevel = level
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
-	a := g.lease(p, "", req)
+	a := g.activate(p, "", req)
 	g.t.Cleanup(func() { p.end(); g.bench.Reconcile(g.t.Context()) })
 	return p, a
 }
@@ -163,12 +163,12 @@ var (
 
 func (g *guarded) shown() status.Grant { return g.bench.State(g.t.Context()).Grants[0] }
 
-func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
+func TestGuardKillsTheLargestOfAAttachmentOverItsCap(t *testing.T) {
 	g := newGuarded(t, killing)
-	small, lease := g.share(4)
+	small, active := g.share(4)
 	neighbour, _ := g.share(4)
-	large := g.tenant() // a child of the lease, in a cgroup beneath it
-	group, err := g.bench.opt.Cgroups.Create(filepath.Join(g.bench.opt.Parent, string(lease.ID), "child"))
+	large := g.tenant() // a child of the attachment, in a cgroup beneath it
+	group, err := g.bench.opt.Cgroups.Create(filepath.Join(g.bench.opt.Parent, string(active.ID), "child"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,12 +299,12 @@ func TestGuardIsAskedFor(t *testing.T) {
 	q := g.tenant()
 	req := gib(1)
 	req.MinLevel = sharing.LevelDriver
-	if _, err := g.bench.Claim(t.Context(), q.Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) ||
+	if _, err := g.bench.Reserve(t.Context(), q.Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "level reactive at most") || !strings.Contains(err.Error(), "an old driver") {
 		t.Errorf("a demand for more: %v", err)
 	}
 	req.MinLevel = sharing.LevelReactive
-	if _, err := g.bench.Claim(t.Context(), q.Peer, "", req); err != nil {
+	if _, err := g.bench.Reserve(t.Context(), q.Peer, "", req); err != nil {
 		t.Errorf("a demand for reactive: %v", err)
 	}
 }
@@ -369,7 +369,7 @@ func TestGuardAndStrangers(t *testing.T) {
 	}
 }
 
-// A process of a lease is unmanaged on a GPU that is not the lease's.
+// A process of an attachment is unmanaged on a GPU that is not the attachment's.
 func TestGuardAndTrespassers(t *testing.T) {
 	pool := warning
 	pool.OnUnmanagedProcess = config.UnmanagedKill
@@ -516,18 +516,18 @@ func (c *container) end() {
 	}
 }
 
-// The loop looks by itself, and at once after a lease was taken.
+// The loop looks by itself, and at once after an attachment was taken.
 func TestGuardLoop(t *testing.T) {
 	g := newGuarded(t, killing)
 	p, q := g.tenant(), g.tenant()
 	g.loops()
 	for _, one := range []*tenant{p, q} {
-		id, err := g.bench.Claim(t.Context(), one.Peer, "", sharing.Request{Memory: 4 * sharing.GiB, GPUs: 1,
+		id, err := g.bench.Reserve(t.Context(), one.Peer, "", sharing.Request{Memory: 4 * sharing.GiB, GPUs: 1,
 			UUIDs: []sharing.GPUID{g.gpus[0].UUID}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.bench.Arm(t.Context(), one.Peer, id); err != nil {
+		if _, err := g.bench.Activate(t.Context(), one.Peer, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -535,5 +535,5 @@ func TestGuardLoop(t *testing.T) {
 	g.dead(p)
 	g.lives(q)
 	q.end()
-	g.eventually("both leases end", func() bool { return len(g.bench.State(t.Context()).Grants) == 0 })
+	g.eventually("both attachments end", func() bool { return len(g.bench.State(t.Context()).Grants) == 0 })
 }

@@ -267,24 +267,24 @@ func (k *fakeKernel) set(of map[int]bool, pid int, is bool) {
 
 type nopObserver struct{}
 
-func (nopObserver) Claimed(error) {}
+func (nopObserver) Reserved(error) {}
 
 func (nopObserver) Placed(string, string, error, time.Duration) {}
 
-func (nopObserver) Armed(time.Duration, error)            {}
-func (nopObserver) Ended()                                {}
-func (nopObserver) Recovered()                            {}
-func (nopObserver) CapRestored()                          {}
-func (nopObserver) Limited(error)                         {}
-func (nopObserver) Injected(time.Duration, error)         {}
-func (nopObserver) Watched(time.Duration, int)            {}
-func (nopObserver) OverCap(time.Duration, sharing.Bytes)  {}
-func (nopObserver) Killed(string, error)                  {}
-func (nopObserver) Evicted(string, error)                 {}
-func (nopObserver) Uncounted()                            {}
-func (nopObserver) MIGCreated(bool, time.Duration, error) {}
-func (nopObserver) MIGRefused(string)                     {}
-func (nopObserver) MIGTurned(bool, time.Duration, error)  {}
+func (nopObserver) Activated(time.Duration, error)             {}
+func (nopObserver) Ended()                                     {}
+func (nopObserver) Recovered()                                 {}
+func (nopObserver) CapRestored()                               {}
+func (nopObserver) Limited(error)                              {}
+func (nopObserver) Injected(time.Duration, error)              {}
+func (nopObserver) Watched(time.Duration, int)                 {}
+func (nopObserver) OverCap(time.Duration, sharing.Bytes)       {}
+func (nopObserver) Killed(string, error)                       {}
+func (nopObserver) Evicted(string, error)                      {}
+func (nopObserver) Uncounted()                                 {}
+func (nopObserver) MIGCreated(bool, time.Duration, error)      {}
+func (nopObserver) MIGRefused(string)                          {}
+func (nopObserver) MIGModeSwitched(bool, time.Duration, error) {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {
@@ -367,7 +367,7 @@ func (b *bench) pacing() *backendlibkerf.Pacing { return b.Libkerf.NewPacing(tim
 
 // regionOf is the region's folder of a grant.
 func (b *bench) regionOf(grant string) string {
-	return libkerf.RegionIn(filepath.Join(b.opt.Client.Dir, grant))
+	return libkerf.UsageFileDir(filepath.Join(b.opt.Client.Dir, grant))
 }
 
 // start makes the runtime as an agent does, attached, with its loops running until the test ends.
@@ -461,14 +461,14 @@ func gib(n int) sharing.Request {
 	return sharing.Request{Memory: sharing.Bytes(n) * sharing.GiB, GPUs: 1}
 }
 
-// lease claims and arms, and fails the test if either is refused.
-func (b *bench) lease(p *tenant, name string, req sharing.Request) lifecycle.Armed {
+// activate grants and activates, and fails the test if either is refused.
+func (b *bench) activate(p *tenant, name string, req sharing.Request) lifecycle.Activated {
 	b.t.Helper()
-	id, err := b.Claim(b.t.Context(), p.Peer, name, req)
+	id, err := b.Reserve(b.t.Context(), p.Peer, name, req)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a, err := b.Arm(b.t.Context(), p.Peer, id)
+	a, err := b.Activate(b.t.Context(), p.Peer, id)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestTheHookIsRefused(t *testing.T) {
 	dead.end()
 	other := b.inject(b.app("q", "gpu-memory-gib:10")).make()
 	call := func(change func(*sharing.HookCall)) sharing.HookCall {
-		out := sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Ask: "gpu-memory-gib:10"}
+		out := sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Amount: "gpu-memory-gib:10"}
 		change(&out)
 		return out
 	}
@@ -35,11 +35,11 @@ func TestTheHookIsRefused(t *testing.T) {
 		want  error
 		words []string
 	}{
-		"another amount": {call(func(h *sharing.HookCall) { h.Ask = "gpu-memory-gib:11" }),
+		"another amount": {call(func(h *sharing.HookCall) { h.Amount = "gpu-memory-gib:11" }),
 			sharing.ErrInvalid, []string{"gpu-memory-gib:11", "gpu-memory-gib:10"}},
-		"another resource": {call(func(h *sharing.HookCall) { h.Ask = "gpu:1" }),
+		"another resource": {call(func(h *sharing.HookCall) { h.Amount = "gpu:1" }),
 			sharing.ErrInvalid, []string{"gpu:1"}},
-		"no amount at all": {call(func(h *sharing.HookCall) { h.Ask = "x" }), sharing.ErrInvalid,
+		"no amount at all": {call(func(h *sharing.HookCall) { h.Amount = "x" }), sharing.ErrInvalid,
 			nil},
 		"a process elsewhere": {call(func(h *sharing.HookCall) { h.PID = stranger.PID }),
 			sharing.ErrStale, []string{"not the container's"}},
@@ -62,8 +62,8 @@ func TestTheHookIsRefused(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			refused(t, b.ArmContainer(t.Context(), tc.call), tc.want, append(tc.words, tc.call.ContainerID)...)
-			b.leased(c.ask, nil)
+			refused(t, b.ActivateContainer(t.Context(), tc.call), tc.want, append(tc.words, tc.call.ContainerID)...)
+			b.active(c.ask, nil)
 			if b.caps.count() != 0 {
 				t.Error("a refused hook set a cap")
 			}
@@ -94,18 +94,18 @@ func TestAContainerThatWasNotInjected(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, c.hooks(), sharing.ErrNotFound, "without its grant")
-	if b.caps.count() != 0 || len(b.PodClaims()) != 0 {
+	if b.caps.count() != 0 || len(b.PodGrants()) != 0 {
 		t.Error("something is held for it")
 	}
 	b.gone()
 }
 
 // Each hook of one container asks, and any may ask again.
-func TestArmIsIdempotent(t *testing.T) {
+func TestActivateIsIdempotent(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	c := b.run(b.app("p", "gpu-memory-gib:10", "gpu-percent:25"))
-	before := b.leased(c.ask, c)
+	before := b.active(c.ask, c)
 	b.caps.set(func() { b.caps.fail = errors.New("asked again for what is active") })
 	for range 3 {
 		if err := c.hooks(); err != nil {
@@ -113,22 +113,22 @@ func TestArmIsIdempotent(t *testing.T) {
 		}
 	}
 	b.caps.set(func() { b.caps.fail = nil })
-	if after := b.leased(c.ask, c); !reflect.DeepEqual(after.Lease, before.Lease) || after.Claim.ID != before.Claim.ID {
+	if after := b.active(c.ask, c); !reflect.DeepEqual(after.Active, before.Active) || after.ID != before.ID {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 	// Injected again with the same id is the same answer.
 	again, err := b.Inject(t.Context(), c.ask, c.id)
-	if err != nil || again.Grant != c.in.Grant || again.Note != c.in.Note {
+	if err != nil || again.Grant != c.in.Grant || again.Annotation != c.in.Annotation {
 		t.Errorf("%+v %v", again, err)
 	}
-	b.leased(c.ask, c)
+	b.active(c.ask, c)
 	b.check()
 	// A cap that was lost is verified before it counts as enforced.
 	b.caps.forget()
 	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
 	b.VerifyAll(t.Context())
 	refused(t, c.hooks(), sharing.ErrUnavailable)
-	b.leased(c.ask, c) // it may run, so its lease stays
+	b.active(c.ask, c) // it may run, so its attachment stays
 	b.caps.set(func() { b.caps.fail = nil })
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
@@ -146,46 +146,46 @@ func TestTheFormerInstance(t *testing.T) {
 	former := b.run(ask)
 	next := b.inject(ask)
 	if next.in.Grant != former.in.Grant {
-		t.Fatalf("another claim for the next instance: %s", next.in.Grant)
+		t.Fatalf("another grant for the next instance: %s", next.in.Grant)
 	}
 	for range 2 {
 		refused(t, next.hooks(), sharing.ErrUnavailable, "still in use", former.id)
 	}
-	b.leased(ask, former)
+	b.active(ask, former)
 	former.limits(map[sharing.GPURef]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
-	// The hooks of the former are not the claim's any more.
+	// The hooks of the former are not the grant's any more.
 	b.VerifyAll(t.Context())
 	former.exit()
 	if err := next.hooks(); err != nil { // no check has shown that the former ended
 		t.Fatal(err)
 	}
-	b.leased(ask, next)
+	b.active(ask, next)
 	next.limits(map[sharing.GPURef]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
 	if b.caps.count() != 1 {
 		t.Error("the former's limits stay")
 	}
 	b.Reconcile(t.Context())
-	b.leased(ask, next)
+	b.active(ask, next)
 	b.check()
 	next.remove()
 	b.gone("p")
 }
 
-// CrashLoopBackOff: the claim is the same over all instances, and every one has its cap set and read back.
+// CrashLoopBackOff: the grant is the same over all instances, and every one has its cap set and read back.
 func TestCrashLoop(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	ask := b.app("p", "gpu-memory-gib:50")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 		t.Fatal(err)
 	}
-	claim := b.leased(ask, nil).Claim
+	grant := b.active(ask, nil).Reservation
 	for i := range 6 {
 		c := b.run(ask)
-		if c.in.Grant != string(claim.ID) {
-			t.Fatalf("instance %d has claim %s, want %s", i, c.in.Grant, claim.ID)
+		if c.in.Grant != string(grant.ID) {
+			t.Fatalf("instance %d has grant %s, want %s", i, c.in.Grant, grant.ID)
 		}
-		c.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 50 * sharing.GiB})
+		c.limits(map[sharing.GPURef]sharing.Bytes{grant.Placement[0].GPU: 50 * sharing.GiB})
 		switch i % 3 {
 		case 0:
 			c.remove()
@@ -193,12 +193,12 @@ func TestCrashLoop(t *testing.T) {
 			c.exit() // its cgroup is removed later
 		case 2:
 			c.remove()
-			b.eventually("its lease ends", func() bool { return b.grant(ask).Lease == nil })
+			b.eventually("its attachment ends", func() bool { return b.grant(ask).Active == nil })
 			if b.caps.count() != 0 {
 				t.Error("limits stay")
 			}
 			// In the back-off no other pod gets it, and the checkpoint has it.
-			err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("q", "gpu:3")})
+			err := b.ReservePod(t.Context(), []sharing.ContainerRequest{b.app("q", "gpu:3")})
 			refused(t, err, sharing.ErrExhausted)
 		}
 		b.check()
@@ -228,7 +228,7 @@ func TestAHookThatFails(t *testing.T) {
 				if err := c.hooks(); err == nil {
 					t.Fatal("no error")
 				}
-				b.leased(c.ask, nil)
+				b.active(c.ask, nil)
 				if b.caps.count() != 0 {
 					t.Error("a limit is set")
 				}
@@ -239,7 +239,7 @@ func TestAHookThatFails(t *testing.T) {
 			if err := c.hooks(); err != nil {
 				t.Fatal(err)
 			}
-			b.leased(c.ask, c)
+			b.active(c.ask, c)
 			c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 			c.remove()
 			b.gone("p")
@@ -248,7 +248,7 @@ func TestAHookThatFails(t *testing.T) {
 }
 
 // A driver that forgot the limits between two hooks of one container: without a driver the hook waits.
-func TestNoDriverNoArm(t *testing.T) {
+func TestNoDriverNoActivate(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	c := b.inject(b.app("p", "gpu-memory-gib:10"))
@@ -259,9 +259,9 @@ func TestNoDriverNoArm(t *testing.T) {
 	gpu := c.in.Placement[0].GPU
 	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79")
 	if err := c.hooks(); err == nil {
-		t.Error("armed on a lost GPU")
+		t.Error("activated on a lost GPU")
 	}
-	b.leased(c.ask, nil)
+	b.active(c.ask, nil)
 	if b.caps.count() != 0 {
 		t.Error("a limit is set")
 	}
@@ -280,10 +280,10 @@ func TestAHookThatGoesAway(t *testing.T) {
 	c := b.inject(b.app("p", "gpu-memory-gib:10")).make()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.ArmContainer(ctx, c.calls()[0]); err != nil {
+	if err := b.ActivateContainer(ctx, c.calls()[0]); err != nil {
 		t.Fatal(err)
 	}
-	b.leased(c.ask, c)
+	b.active(c.ask, c)
 	c.remove()
 	b.gone("p")
 }
@@ -299,7 +299,7 @@ func TestHooksAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				err := b.ArmContainer(t.Context(), c.calls()[0])
+				err := b.ActivateContainer(t.Context(), c.calls()[0])
 				switch {
 				case err == nil, errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrStale),
 					errors.Is(err, sharing.ErrNotFound):
@@ -309,7 +309,7 @@ func TestHooksAtOnce(t *testing.T) {
 			})
 		}
 		wg.Go(func() { time.Sleep(time.Millisecond); c.p.end() })
-		wg.Go(func() { b.ContainerGone(c.id); b.VerifyAll(t.Context()) })
+		wg.Go(func() { b.ContainerRemoved(c.id); b.VerifyAll(t.Context()) })
 		wg.Go(func() { // the next instance is made meanwhile
 			if _, err := b.Inject(t.Context(), ask, b.opt.NewID()); err != nil &&
 				!errors.Is(err, sharing.ErrUnavailable) {
@@ -318,7 +318,7 @@ func TestHooksAtOnce(t *testing.T) {
 		})
 		wg.Wait()
 		c.remove()
-		b.eventually("the lease ends", func() bool { return b.grant(ask).Lease == nil })
+		b.eventually("the attachment ends", func() bool { return b.grant(ask).Active == nil })
 		b.check()
 	}
 	b.gone("p")

@@ -31,17 +31,17 @@ func (n instanceNode) grants(l store.Reader) []instances.Grant {
 }
 
 func (n instanceNode) of(l store.Reader, g ledger.Grant) (instances.Grant, bool) {
-	if !instances.In(g.Claim.Placement) {
+	if !instances.In(g.Placement) {
 		return instances.Grant{}, false
 	}
-	f := g.Claim.Placement[0]
+	f := g.Placement[0]
 	return instances.Grant{
-		Claim: g.Claim, GPU: gpuOf(l, f.GPU.Device()), Instance: instances.Of(f, l.GPU),
-		Container: g.Claim.Standalone || g.Claim.Owner.Pod(), Active: g.Lease != nil,
+		Reservation: g.Reservation, GPU: gpuOf(l, f.GPU.Device()), Instance: instances.Of(f, l.GPU),
+		Container: g.Standalone || g.Owner.Pod(), Active: g.Active != nil,
 	}, true
 }
 
-func (n instanceNode) Grant(id ledger.ClaimID) (out instances.Grant, is bool) {
+func (n instanceNode) Grant(id ledger.GrantID) (out instances.Grant, is bool) {
 	n.r.Store.Read(func(l store.Reader) {
 		if g, ok := l.Get(id); ok {
 			out, is = n.of(l, g)
@@ -62,9 +62,9 @@ func (n instanceNode) Created(g instances.Grant, res instances.Result) error {
 	if res.Warm {
 		why = "an instance that was there is used"
 	}
-	n.r.opt.Audit.Claim(audit.MIG, g.Claim, 0, why, res.Err)
+	n.r.opt.Audit.Grant(audit.MIG, g.Reservation, 0, why, res.Err)
 	if res.Err != nil {
-		return fmt.Errorf("claim %q: %w", g.ID, res.Err)
+		return fmt.Errorf("grant %q: %w", g.ID, res.Err)
 	}
 	return n.r.Failpoints.Eval("mig-after-cut")
 }

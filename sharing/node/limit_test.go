@@ -22,14 +22,14 @@ const root = 0
 // as is a caller of that uid; nothing else of it counts here.
 func as(uid uint32) lifecycle.Peer { return lifecycle.Peer{UID: uid} }
 
-// inForce is the driver's limit for a lease on one GPU.
-func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPURef) sharing.Bytes {
+// inForce is the driver's limit for an attachment on one GPU.
+func (b *bench) inForce(id ledger.GrantID, gpu sharing.GPURef) sharing.Bytes {
 	b.t.Helper()
 	g, ok := b.Store.Get(id)
-	if !ok || g.Lease == nil {
-		b.t.Fatalf("claim %q has no lease", id)
+	if !ok || g.Active == nil {
+		b.t.Fatalf("grant %q has no attachment", id)
 	}
-	limit, _, err := b.caps.Read(b.t.Context(), g.Lease.Cgroup, gpu)
+	limit, _, err := b.caps.Read(b.t.Context(), g.Active.Cgroup, gpu)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPURef) sharing.Bytes {
 }
 
 // sized requires the same amount in ledger, checkpoint and cap of a grant, on each of its GPUs.
-func (b *bench) sized(id ledger.ClaimID, want sharing.Bytes) {
+func (b *bench) sized(id ledger.GrantID, want sharing.Bytes) {
 	b.t.Helper()
 	g, _ := b.Store.Get(id)
 	b.consistent()
-	for _, f := range g.Claim.Placement {
+	for _, f := range g.Placement {
 		if got := b.inForce(id, f.GPU); f.Memory != want || got != want {
 			b.t.Errorf("booked %s, enforced %s on %s, want %s", f.Memory, got, f.GPU, want)
 		}
@@ -59,7 +59,7 @@ func TestLimitUpAndDown(t *testing.T) {
 	b := newBench(t)
 	b.still()
 	p := b.tenant()
-	id := b.lease(p, "", gib(10)).ID
+	id := b.activate(p, "", gib(10)).ID
 	b.sized(id, 10*sharing.GiB)
 	for _, n := range []sharing.Bytes{12, 79, 3, 10} {
 		if err := b.Limit(t.Context(), as(root), id, n*sharing.GiB); err != nil {
@@ -73,17 +73,17 @@ func TestLimitUpAndDown(t *testing.T) {
 	}
 	b.sized(id, 4*sharing.GiB)
 	for range 3 {
-		b.lease(b.tenant(), "", gib(75))
+		b.activate(b.tenant(), "", gib(75))
 	}
 	refused(t, b.Limit(t.Context(), as(root), id, 5*sharing.GiB), sharing.ErrExhausted, "4GiB free of 79GiB",
-		"5GiB asked")
+		"5GiB requested")
 	b.sized(id, 4*sharing.GiB)
 }
 
 func TestLimitOverSeveralGPUs(t *testing.T) {
 	b := newBench(t)
 	b.still()
-	id := b.lease(b.tenant(), "", sharing.Request{Memory: 20 * sharing.GiB, GPUs: 2}).ID
+	id := b.activate(b.tenant(), "", sharing.Request{Memory: 20 * sharing.GiB, GPUs: 2}).ID
 	if err := b.Limit(t.Context(), as(root), id, 30*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
@@ -101,21 +101,21 @@ func TestLimitOverSeveralGPUs(t *testing.T) {
 func TestLimitIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.still()
-	id := b.lease(b.tenant(), "", gib(10)).ID
-	whole := b.lease(b.tenant(), "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1}).ID
+	id := b.activate(b.tenant(), "", gib(10)).ID
+	whole := b.activate(b.tenant(), "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1}).ID
 	for name, tc := range map[string]struct {
-		id     ledger.ClaimID
+		id     ledger.GrantID
 		peer   lifecycle.Peer
 		amount sharing.Bytes
 		want   error
 		word   string
 	}{
-		"nobody's":        {"k-none", as(root), sharing.GiB, sharing.ErrNotFound, ""},
+		"unowned":         {"k-none", as(root), sharing.GiB, sharing.ErrNotFound, ""},
 		"whole":           {whole, as(root), sharing.GiB, sharing.ErrUnsupported, "no other size"},
 		"another's":       {id, as(1001), sharing.GiB, sharing.ErrDenied, "1001"},
 		"raised by users": {id, as(1000), 11 * sharing.GiB, sharing.ErrDenied, "only root"},
 		"nothing":         {id, as(root), 0, sharing.ErrInvalid, "too little"},
-		"more than it is": {id, as(root), 81 * sharing.GiB, sharing.ErrExhausted, "81GiB asked"},
+		"more than it is": {id, as(root), 81 * sharing.GiB, sharing.ErrExhausted, "81GiB requested"},
 		"absurd":          {id, as(root), 1<<64 - 1, sharing.ErrExhausted, ""},
 	} {
 		if err := b.Limit(t.Context(), tc.peer, tc.id, tc.amount); !errors.Is(err, tc.want) || tc.word != "" &&
@@ -134,7 +134,7 @@ func TestLimitBelowUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.still()
-			id := b.lease(b.tenant(), "", gib(10)).ID
+			id := b.activate(b.tenant(), "", gib(10)).ID
 			b.caps.set(func() { b.caps.used, b.caps.strict = 8*sharing.GiB, !takes })
 			refused(t, b.Limit(t.Context(), as(root), id, 6*sharing.GiB), sharing.ErrConflict, "hold 8GiB",
 				"lowered to 6GiB")
@@ -171,32 +171,32 @@ func TestLimitOfAPod(t *testing.T) {
 	b.still()
 	ask := b.app("a", "gpu-memory-gib:10")
 	c := b.run(ask)
-	g := b.leased(ask, c)
-	refused(t, b.Limit(t.Context(), as(1000), g.Claim.ID, 5*sharing.GiB), sharing.ErrDenied)
-	if err := b.Limit(t.Context(), as(root), g.Claim.ID, 12*sharing.GiB); err != nil {
+	g := b.active(ask, c)
+	refused(t, b.Limit(t.Context(), as(1000), g.ID, 5*sharing.GiB), sharing.ErrDenied)
+	if err := b.Limit(t.Context(), as(root), g.ID, 12*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
-	b.sized(g.Claim.ID, 12*sharing.GiB)
+	b.sized(g.ID, 12*sharing.GiB)
 	// Its next instance has the new size, over a restart of the agent too.
 	c.remove()
 	b.Reconcile(t.Context())
 	b.still()
 	again := b.run(ask)
-	again.limits(map[sharing.GPURef]sharing.Bytes{g.Claim.Placement[0].GPU: 12 * sharing.GiB})
+	again.limits(map[sharing.GPURef]sharing.Bytes{g.Placement[0].GPU: 12 * sharing.GiB})
 	again.remove()
 	b.gone("a")
 }
 
-// While an init container uses a part of a claim, the claim stays as it is.
+// While an init container uses a part of a grant, the grant stays as it is.
 func TestLimitDuringAnInitContainer(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	main, first := b.app("a", "gpu-memory-gib:10"), b.initc("a", "first", "gpu-memory-gib:4")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{main, first}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{main, first}); err != nil {
 		t.Fatal(err)
 	}
 	c := b.run(first)
-	id := b.grant(main).Claim.ID
+	id := b.grant(main).ID
 	refused(t, b.Limit(t.Context(), as(root), id, 12*sharing.GiB), sharing.ErrUnavailable, "init container")
 	c.remove()
 	b.Reconcile(t.Context())
@@ -213,7 +213,7 @@ func TestLimitOverACrash(t *testing.T) {
 			t.Run(fmt.Sprintf("%s to %d", point, to), func(t *testing.T) {
 				b := newBench(t)
 				b.still()
-				id := b.lease(b.tenant(), "", gib(10)).ID
+				id := b.activate(b.tenant(), "", gib(10)).ID
 				b.crash(point, func() { _ = b.Limit(context.WithoutCancel(t.Context()), as(root), id, to*sharing.GiB) })
 				want := 10 * sharing.GiB
 				if point == "limit-after-record" || to > 10 {
@@ -229,7 +229,7 @@ func TestLimitOverACrash(t *testing.T) {
 func TestLimitWithoutARecord(t *testing.T) {
 	b := newBench(t)
 	b.still()
-	id := b.lease(b.tenant(), "", gib(10)).ID
+	id := b.activate(b.tenant(), "", gib(10)).ID
 	back := b.diskAway()
 	if err := b.Limit(t.Context(), as(root), id, 20*sharing.GiB); err == nil {
 		t.Error("a limit was raised without a record of it")

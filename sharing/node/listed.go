@@ -31,7 +31,7 @@ func (n views) observe() observe.View {
 func capsOf(grants []ledger.Grant) map[string]sharing.Placement {
 	out := map[string]sharing.Placement{}
 	for _, g := range grants {
-		out[string(g.Claim.ID)] = g.Caps()
+		out[string(g.ID)] = g.Caps()
 	}
 	return out
 }

@@ -16,11 +16,11 @@ func TestMadeWithoutTheGrant(t *testing.T) {
 	tell := map[string]func(b *bench, c *container){
 		"event": func(b *bench, c *container) { b.ContainerMade(c.id, "") },
 		"other note": func(b *bench, c *container) {
-			b.ContainerMade(c.id, b.inject(b.app("q", "gpu-percent:10")).in.Note)
+			b.ContainerMade(c.id, b.inject(b.app("q", "gpu-percent:10")).in.Annotation)
 		},
 		"list": func(b *bench, c *container) {
 			s := c.seen()
-			s.Note = ""
+			s.Annotation = ""
 			b.witness(s)
 		},
 	}
@@ -31,22 +31,22 @@ func TestMadeWithoutTheGrant(t *testing.T) {
 				b.still()
 				ask := b.app("p", "gpu-memory-gib:10")
 				c := b.inject(ask)
-				note := c.in.Note
-				c.in.Note = "" // so that make does not say that it has it
+				note := c.in.Annotation
+				c.in.Annotation = "" // so that make does not say that it has it
 				c.make()
 				if restarted {
 					b.still()
 				}
 				call := c.calls()[0]
-				refused(t, b.ArmContainer(t.Context(), call), sharing.ErrUnavailable, "not yet said")
+				refused(t, b.ActivateContainer(t.Context(), call), sharing.ErrUnavailable, "not yet said")
 				tell(b, c)
-				refused(t, b.ArmContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
-				b.leased(ask, nil)
+				refused(t, b.ActivateContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
+				b.active(ask, nil)
 				b.ContainerMade(c.id, note) // too late: it is what it is
-				refused(t, b.ArmContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
+				refused(t, b.ActivateContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
 				c.remove()
 				next := b.run(ask)
-				b.leased(ask, next)
+				b.active(ask, next)
 				b.check()
 			})
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // rejectsManaged is what the programs of a grant find in its region.
-func (g *guarded) rejectsManaged(a lifecycle.Armed) bool {
+func (g *guarded) rejectsManaged(a lifecycle.Activated) bool {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
@@ -85,7 +85,7 @@ func TestManagedMemoryInTheLevelsReason(t *testing.T) {
 func TestManagedMemoryInAGrantsReason(t *testing.T) {
 	b := newBench(t)
 	b.start()
-	b.lease(b.tenant(), "", gib(4))
+	b.activate(b.tenant(), "", gib(4))
 	s := b.State(t.Context()).Grants[0]
 	if s.Level != sharing.LevelDriver ||
 		!strings.Contains(s.LevelReason, "driver's limit does not count managed memory") {
@@ -94,9 +94,9 @@ func TestManagedMemoryInAGrantsReason(t *testing.T) {
 }
 
 // managedOf says that a part of what a slot counts of the first GPU is managed memory, as the library would.
-func (g *guarded) managedOf(a lifecycle.Armed, slot int, n sharing.Bytes) {
+func (g *guarded) managedOf(a lifecycle.Activated, slot int, n sharing.Bytes) {
 	g.t.Helper()
-	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFileName), os.O_RDWR, 0)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 }
 
 // writesLimit writes to the page of limits, as a program does that has mounted it to be writable.
-func (g *guarded) writesLimit(a lifecycle.Armed, limit sharing.Bytes) {
+func (g *guarded) writesLimit(a lifecycle.Activated, limit sharing.Bytes) {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {

@@ -65,7 +65,7 @@ func TestTheMeter(t *testing.T) {
 	}
 	c.remove()
 	b.Reconcile(t.Context())
-	b.PodGone(c.ask.Ref.PodUID)
+	b.PodRemoved(c.ask.Ref.PodUID)
 	b.Reconcile(t.Context())
 	tick()
 	mu.Lock()

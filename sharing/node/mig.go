@@ -28,9 +28,9 @@ func (r *Runtime) SetMIG(m MIG) {
 	r.changed.announce()
 }
 
-// ClaimsOn are the grants on a GPU. Until the container runtime has reported its containers, it returns
+// GrantsOn are the grants on a GPU. Until the container runtime has reported its containers, it returns
 // sharing.ErrUnavailable: an unknown container may use the GPU.
-func (r *Runtime) ClaimsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
+func (r *Runtime) GrantsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
 	r.Store.Read(func(l store.Reader) {
 		if !r.Recovery.Get().ContainersKnown() {
 			err = fmt.Errorf("the container runtime has not reported its containers yet: %w", sharing.ErrUnavailable)
@@ -41,7 +41,7 @@ func (r *Runtime) ClaimsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
 	return out, err
 }
 
-// PartsInUse are the ids of the shared instances of a GPU that claims have shares of.
+// PartsInUse are the ids of the shared instances of a GPU that grants have shares of.
 func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPURef {
 	var granted []mig.Granted
 	r.Store.Read(func(l store.Reader) { granted = instances.Granted(gpu, l.Grants(), l.GPU) })

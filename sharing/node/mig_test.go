@@ -21,13 +21,13 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("%s %q, want %s %q", v.GPU.Health, v.GPU.HealthReason, health, reason)
 		}
 	}
-	b.SetTrouble(map[sharing.GPUID]string{id.UUID: "half an instance"})
+	b.SetErrors(map[sharing.GPUID]string{id.UUID: "half an instance"})
 	want(sharing.HealthUnhealthy, "half an instance")
 	b.SetHealth(id.UUID, sharing.HealthOK, "")
 	want(sharing.HealthUnhealthy, "half an instance")
 	b.SetHealth(id.UUID, sharing.HealthSuspect, "slow")
 	want(sharing.HealthSuspect, "slow")
-	b.SetTrouble(nil)
+	b.SetErrors(nil)
 	want(sharing.HealthSuspect, "slow")
 	b.SetHealth(id.UUID, sharing.HealthOK, "")
 	want(sharing.HealthOK, "")

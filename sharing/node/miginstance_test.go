@@ -71,7 +71,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 			"not_in_mig_mode"},
 	} {
 		seen.why = nil
-		_, err := b.Claim(t.Context(), b.tenant().Peer, "", tt.req)
+		_, err := b.Reserve(t.Context(), b.tenant().Peer, "", tt.req)
 		if got := strings.Join(slices.Compact(seen.why), " "); got != tt.want || (err == nil) != (tt.want == "") {
 			t.Errorf("%+v: counted as %q, %v, want %q", tt.req, got, err, tt.want)
 		}

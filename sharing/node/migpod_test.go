@@ -33,32 +33,32 @@ type fakeMIG struct {
 
 var fakeSizes = map[string]int{"1g": 1, "3g": 3}
 
-func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
+func (m *fakeMIG) Candidate(gpu sharing.GPUID, profile string, start int, reserved []mig.Granted) mig.Candidate {
 	if profile == ">= 8GiB" {
 		profile = "1g"
 	}
 	size := fakeSizes[profile]
 	if gpu != m.gpu || size == 0 {
-		return mig.Offer{Why: "has no such profile", Never: true, Reason: mig.NoProfile}
+		return mig.Candidate{Detail: "has no such profile", Never: true, Reason: mig.NoProfile}
 	}
 	for at := 7 - size; at >= 0; at-- {
 		in := sharing.Instance{Profile: profile, ID: size, Start: at, Size: size}
 		if (start == mig.AnyStart || start == at) &&
-			!slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
-			return mig.Offer{Share: sharing.Share{GPU: sharing.GPURef{UUID: gpu},
+			!slices.ContainsFunc(reserved, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
+			return mig.Candidate{Share: sharing.Share{GPU: sharing.GPURef{UUID: gpu},
 				Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
 		}
 	}
-	return mig.Offer{Why: "is full", Reason: mig.Full}
+	return mig.Candidate{Detail: "is full", Reason: mig.Full}
 }
 
-func (m *fakeMIG) Would(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
-	return m.Offer(gpu, profile, start, claimed)
+func (m *fakeMIG) Would(gpu sharing.GPUID, profile string, start int, reserved []mig.Granted) mig.Candidate {
+	return m.Candidate(gpu, profile, start, reserved)
 }
 
-func (m *fakeMIG) Turns(sharing.GPUID) bool { return false }
+func (m *fakeMIG) ModeSwitchable(sharing.GPUID) bool { return false }
 
-func (m *fakeMIG) Turn(context.Context, sharing.GPUID, bool) error { return sharing.ErrDenied }
+func (m *fakeMIG) SwitchMode(context.Context, sharing.GPUID, bool) error { return sharing.ErrDenied }
 
 func (m *fakeMIG) Fits(_ sharing.GPUID, profile string, in sharing.Instance) bool {
 	return profile == in.Profile
@@ -95,9 +95,9 @@ func (m *fakeMIG) Wake() {}
 func (m *fakeMIG) States() []mig.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := mig.State{GPU: m.gpu, Able: true, On: true, Units: 7, Most: map[string]int{"1g": 7, "3g": 2}}
+	s := mig.State{GPU: m.gpu, Able: true, On: true, Units: 7, MaxInstances: map[string]int{"1g": 7, "3g": 2}}
 	for in, uuid := range m.made {
-		s.Instances = append(s.Instances, mig.Instance{Instance: in, Ours: true, Ready: true, UUID: uuid})
+		s.Instances = append(s.Instances, mig.Instance{Instance: in, Managed: true, Ready: true, UUID: uuid})
 	}
 	return []mig.State{s}
 }
@@ -208,7 +208,7 @@ func (b *migBench) begin() (stop func()) {
 		b.shown = devices
 		return nil
 	})
-	b.Instances.TellTo(func(_ context.Context, n instances.Notice) {
+	b.Instances.NotifyTo(func(_ context.Context, n instances.Notice) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.notices = append(b.notices, n)
@@ -242,7 +242,7 @@ func TestPodGetsAnInstance(t *testing.T) {
 	ask := b.app("train", "mig-3g:1")
 	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID},
 		MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the cut is known", func() bool { return len(b.PendingInstances()) == 1 })
@@ -276,12 +276,12 @@ func TestPodGetsAnInstance(t *testing.T) {
 	if notice.Container != ask.Ref || notice.Warm || notice.Err != nil || notice.Instance.Start != 1 {
 		t.Errorf("notice %+v", notice)
 	}
-	if g := b.grant(ask); g == nil || g.Claim.Level != sharing.LevelHardware || g.Claim.Placement[0].MIG.Start != 1 ||
-		g.Lease == nil {
+	if g := b.grant(ask); g == nil || g.Level != sharing.LevelHardware || g.Placement[0].MIG.Start != 1 ||
+		g.Active == nil {
 		t.Errorf("grant %+v", g)
 	}
 	c.remove()
-	b.PodGone(ask.Ref.PodUID)
+	b.PodRemoved(ask.Ref.PodUID)
 	b.eventually("the instance is hidden", func() bool { uuids, _ := b.told(); return len(uuids) == 0 })
 }
 
@@ -291,7 +291,7 @@ func TestAFailedCutIsTriedAgain(t *testing.T) {
 	b.mig.fail = fmt.Errorf("in use by process 7: %w", sharing.ErrConflict)
 	b.begin()
 	ask := b.app("train", "mig-1g:1")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := b.Inject(t.Context(), ask, b.newID())
@@ -316,7 +316,7 @@ func TestInstancesOverARestart(t *testing.T) {
 	c, d := b.run(runs), b.run(next)
 	d.remove()
 	stop()
-	b.mig.set(func() { delete(b.mig.made, b.grant(next).Claim.Placement[0].MIG) })
+	b.mig.set(func() { delete(b.mig.made, b.grant(next).Placement[0].MIG) })
 	b.begin()
 	b.eventually("both are known", func() bool {
 		uuids, _ := b.told()
@@ -337,22 +337,22 @@ func TestWhatAnswersWithAnInstance(t *testing.T) {
 	b := newMIGBench(t)
 	b.begin()
 	app, first := b.app("p", "mig-1g:1"), b.initc("p", "first", "mig-1g:1")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{first, app}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{first, app}); err != nil {
 		t.Fatal(err)
 	}
 	if b.grant(first) != nil || b.grant(app) == nil {
 		t.Errorf("init %+v, app %+v", b.grant(first), b.grant(app))
 	}
 	i := b.run(first)
-	if i.in.Grant != string(b.grant(app).Claim.ID) || i.in.Device.UUID == "" {
+	if i.in.Grant != string(b.grant(app).ID) || i.in.Device.UUID == "" {
 		t.Errorf("the init container got %+v", i.in)
 	}
 	i.remove()
 	hard := b.app("hard", "gpu-memory-gib:8")
 	hard.Request.MinLevel = sharing.LevelHardware
 	c := b.run(hard)
-	if g := b.grant(hard); c.in.Device.UUID == "" || g.Claim.Placement[0].MIG.Profile != "1g" ||
-		!slices.Equal(c.in.Asks, hard.Asks) {
+	if g := b.grant(hard); c.in.Device.UUID == "" || g.Placement[0].MIG.Profile != "1g" ||
+		!slices.Equal(c.in.Requests, hard.Requests) {
 		t.Errorf("%+v of %+v", c.in, g)
 	}
 	c.remove()
@@ -372,7 +372,8 @@ func TestAContainerOfNoPodGetsAnInstance(t *testing.T) {
 	b.begin()
 	root := b.tenant().Peer
 	root.UID = 0
-	id, err := b.ClaimForContainer(t.Context(), root, "run", sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1},
+	id, err := b.ReserveForContainer(t.Context(), root, "run", sharing.Request{Kind: sharing.KindMIG, MIG: "1g",
+		GPUs: 1},
 		0)
 	if err != nil {
 		t.Fatal(err)

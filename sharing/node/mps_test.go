@@ -26,8 +26,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// MPSLease is what a daemon knows of a grant, and who entered.
-type MPSLease struct {
+// MPSAttachment is what a daemon knows of a grant, and who entered.
+type MPSAttachment struct {
 	ID        string
 	GPU       sharing.GPURef
 	Domain    string
@@ -37,16 +37,16 @@ type MPSLease struct {
 	Percent   sharing.Percent
 }
 
-func mpsLease(g backend.Grant, caps sharing.Placement) MPSLease {
+func mpsAttachment(g backend.Grant, caps sharing.Placement) MPSAttachment {
 	key, terms := mps.Of(g, caps)
-	return MPSLease{ID: g.ID, GPU: sharing.GPURef{UUID: key.GPU}, Domain: key.Domain, Contained: key.Contained,
+	return MPSAttachment{ID: g.ID, GPU: sharing.GPURef{UUID: key.GPU}, Domain: key.Domain, Contained: key.Contained,
 		Memory: terms.Memory, Percent: terms.Percent}
 }
 
-// mpsLeases are the grants that need a daemon.
-func (b *bench) mpsLeases() (out []MPSLease) {
+// mpsAttachments are the grants that need a daemon.
+func (b *bench) mpsAttachments() (out []MPSAttachment) {
 	for _, g := range b.Served() {
-		out = append(out, mpsLease(g, nil))
+		out = append(out, mpsAttachment(g, nil))
 	}
 	return out
 }
@@ -55,9 +55,9 @@ func (b *bench) mpsLeases() (out []MPSLease) {
 type fakeMPS struct {
 	backend.None
 	mu       sync.Mutex
-	users    map[string]MPSLease
+	users    map[string]MPSAttachment
 	prepared []string
-	entered  []MPSLease
+	entered  []MPSAttachment
 	fault    string
 	fails    error
 	released []string
@@ -68,7 +68,7 @@ func (f *fakeMPS) Prepare(_ context.Context, g backend.Grant, _ sharing.Placemen
 	defer f.mu.Unlock()
 	f.prepared = append(f.prepared, g.ID)
 	if _, had := f.users[g.ID]; !had {
-		f.users[g.ID] = mpsLease(g, nil)
+		f.users[g.ID] = mpsAttachment(g, nil)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (f *fakeMPS) enter(g backend.Grant, caps sharing.Placement, pid int) error 
 	if f.fails != nil {
 		return f.fails
 	}
-	l := mpsLease(g, caps)
+	l := mpsAttachment(g, caps)
 	l.PID = pid
 	f.users[l.ID] = l
 	f.entered = append(f.entered, l)
@@ -95,7 +95,7 @@ func (f *fakeMPS) enter(g backend.Grant, caps sharing.Placement, pid int) error 
 }
 
 func (f *fakeMPS) Injection(g backend.Grant, caps sharing.Placement) (backend.Injection, error) {
-	l := mpsLease(g, caps)
+	l := mpsAttachment(g, caps)
 	in := backend.Injection{Env: map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain,
 		"LIMIT": l.Memory.String()}}
 	if l.Contained {
@@ -121,7 +121,7 @@ func (f *fakeMPS) Clean(context.Context) {
 
 func (f *fakeMPS) Check(backend.Grant) backend.Fault { return backend.Fault{Unknown: f.fault} }
 
-func (f *fakeMPS) all() map[string]MPSLease {
+func (f *fakeMPS) all() map[string]MPSAttachment {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.users)
@@ -134,7 +134,7 @@ var byMPS = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDr
 func newMPS(t *testing.T) (*guarded, *fakeMPS) {
 	t.Helper()
 	g := newGuarded(t, byMPS)
-	m := &fakeMPS{users: map[string]MPSLease{}}
+	m := &fakeMPS{users: map[string]MPSAttachment{}}
 	g.bench.opt.MPS, g.bench.Runtime.MPS = m, m
 	g.onMPS()
 	return g, m
@@ -145,20 +145,20 @@ func (g *guarded) onMPS() {
 	g.bench.SetLevel(g.gpus[0].Ref(), choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
 }
 
-// A process gets its daemon's environment, the daemon knows of it as long as its lease, over a restart too.
+// A process gets its daemon's environment, the daemon knows of it as long as its attachment, over a restart too.
 func TestMPSHoldsAProcess(t *testing.T) {
 	g, m := newMPS(t)
 	p := g.tenant()
 	req := gib(10)
 	req.UUIDs, req.Percent = []sharing.GPUID{g.gpus[0].UUID}, 30
-	armed := g.lease(p, "", req)
-	if armed.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" ||
-		g.bench.Env(armed)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
-		t.Errorf("environment %v", armed.MPS)
+	activated := g.activate(p, "", req)
+	if activated.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" ||
+		g.bench.Env(activated)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
+		t.Errorf("environment %v", activated.MPS)
 	}
-	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].Ref(), Domain: "uid/1000", PID: p.Peer.PID,
+	want := MPSAttachment{ID: string(activated.ID), GPU: g.gpus[0].Ref(), Domain: "uid/1000", PID: p.Peer.PID,
 		Memory: 10 * sharing.GiB, Percent: 30}
-	if d := cmp.Diff(map[string]MPSLease{want.ID: want}, m.all()); d != "" {
+	if d := cmp.Diff(map[string]MPSAttachment{want.ID: want}, m.all()); d != "" {
 		t.Error(d)
 	}
 	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelUserspace {
@@ -171,8 +171,8 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	m.fault = ""
 	g.restartAgent()
 	g.bench.Runtime.MPS = m
-	want.PID = 0 // no process of the lease is arming any more
-	if d := cmp.Diff([]MPSLease{want}, g.bench.mpsLeases()); d != "" {
+	want.PID = 0 // no process of the attachment is activating any more
+	if d := cmp.Diff([]MPSAttachment{want}, g.bench.mpsAttachments()); d != "" {
 		t.Errorf("after a restart: %s", d)
 	}
 	p.end()
@@ -189,12 +189,12 @@ func TestMPSThatDoesNotCome(t *testing.T) {
 	p := g.tenant()
 	req := gib(10)
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
-	id, err := g.bench.Claim(t.Context(), p.Peer, "", req)
+	id, err := g.bench.Reserve(t.Context(), p.Peer, "", req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.bench.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("arm: %v", err)
+	if _, err := g.bench.Activate(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrUnavailable) {
+		t.Errorf("activate: %v", err)
 	}
 	if got := g.bench.State(t.Context()).Grants; len(got) != 0 {
 		t.Errorf("grants left: %+v", got)
@@ -210,21 +210,21 @@ func TestMPSIsNotMixed(t *testing.T) {
 		r.UUIDs = first
 		return r
 	}
-	ref := sharing.ContainerAsk{
-		Ref:  sharing.ContainerRef{PodUID: "u", Namespace: "n", Pod: "p", Container: "c"},
-		Asks: []sharing.Ask{{Resource: sharing.ResourceMemory, Count: 4}}, Request: pinned(4),
+	ref := sharing.ContainerRequest{
+		Ref:      sharing.ContainerRef{PodUID: "u", Namespace: "n", Pod: "p", Container: "c"},
+		Requests: []sharing.ResourceRequest{{Resource: sharing.ResourceMemory, Count: 4}}, Request: pinned(4),
 	}
-	lease := func(g *guarded, r sharing.Request) lifecycle.Armed {
+	activate := func(g *guarded, r sharing.Request) lifecycle.Activated {
 		p := g.tenant()
 		t.Cleanup(func() { p.end(); g.bench.Reconcile(context.Background()) })
-		return g.lease(p, "", r)
+		return g.activate(p, "", r)
 	}
 	root := g.tenant().Peer
 	root.UID = 0
-	lease(g, pinned(10))
-	lease(g, pinned(10))
+	activate(g, pinned(10))
+	activate(g, pinned(10))
 	g.bench.Runtime.NoMPSForPods = "the agent is in a container"
-	_, err := g.bench.ClaimForContainer(t.Context(), root, "", pinned(4), 0)
+	_, err := g.bench.ReserveForContainer(t.Context(), root, "", pinned(4), 0)
 	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || !errors.Is(err, sharing.ErrExhausted) ||
 		!strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a container on a GPU that runs MPS: %v", err)
@@ -235,7 +235,7 @@ func TestMPSIsNotMixed(t *testing.T) {
 	}
 	two := gib(4)
 	two.GPUs, two.UUIDs = 2, []sharing.GPUID{g.gpus[0].UUID, g.gpus[1].UUID}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", two); err == nil ||
+	if _, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "", two); err == nil ||
 		!strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a grant over two GPUs, one of which runs MPS: %v", err)
 	}
@@ -248,7 +248,7 @@ func TestMPSStaysAway(t *testing.T) {
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
 	root := g.tenant().Peer
 	root.UID = 0
-	id, err := g.bench.ClaimForContainer(t.Context(), root, "", req, 0)
+	id, err := g.bench.ReserveForContainer(t.Context(), root, "", req, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,9 +264,9 @@ func TestMPSStaysAway(t *testing.T) {
 	}
 }
 
-func backendIn(g *guarded, id ledger.ClaimID) sharing.Backend {
+func backendIn(g *guarded, id ledger.GrantID) sharing.Backend {
 	all := g.bench.State(g.t.Context()).Grants
-	return all[slices.IndexFunc(all, func(s status.Grant) bool { return s.Claim.ID == id })].Backend
+	return all[slices.IndexFunc(all, func(s status.Grant) bool { return s.ID == id })].Backend
 }
 
 // A process of the grant that is on the GPU and no client of MPS has no limit. Status shows it, and it counts as over

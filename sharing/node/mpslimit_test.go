@@ -21,9 +21,9 @@ func TestLimitOfMPS(t *testing.T) {
 	sized := func(want sharing.Bytes) {
 		t.Helper()
 		s := g.shown()
-		if in := m.all()[string(a.ID)].Memory; s.Claim.Placement[0].Memory != want || in != want ||
+		if in := m.all()[string(a.ID)].Memory; s.Placement[0].Memory != want || in != want ||
 			g.bench.recorded()[0].Shares[0].Memory != want {
-			t.Errorf("booked %s, at its daemon %s, want %s", s.Claim.Placement[0].Memory, in, want)
+			t.Errorf("booked %s, at its daemon %s, want %s", s.Placement[0].Memory, in, want)
 		}
 	}
 	limit := func(n int) error { return g.bench.Limit(t.Context(), as(root), a.ID, sharing.Bytes(n)*sharing.GiB) }
@@ -66,7 +66,7 @@ func TestLimitOfMPS(t *testing.T) {
 func TestLimitOfMPSPod(t *testing.T) {
 	g, _ := newMPSPods(t)
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:10")))
-	if err := g.bench.Limit(t.Context(), as(root), g.shown().Claim.ID, 20*sharing.GiB); err != nil {
+	if err := g.bench.Limit(t.Context(), as(root), g.shown().ID, 20*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
 	if s := g.shown(); !strings.Contains(s.LevelReason, "at most the 10GiB") {

@@ -18,7 +18,7 @@ import (
 // newMPSPods is a node for pods on which MPS works on the first GPU alone.
 func newMPSPods(t *testing.T) (*guarded, *fakeMPS) {
 	t.Helper()
-	b, s, m := newPodBench(t), &seen{}, &fakeMPS{users: map[string]MPSLease{}}
+	b, s, m := newPodBench(t), &seen{}, &fakeMPS{users: map[string]MPSAttachment{}}
 	b.opt.Observer, b.opt.Pool, b.opt.MPS = s, byMPS, m
 	g := &guarded{bench: b, seen: s}
 	g.restartAgent()
@@ -27,7 +27,7 @@ func newMPSPods(t *testing.T) (*guarded, *fakeMPS) {
 }
 
 // onFirst is an ask for the GPU that MPS works on.
-func (g *guarded) onFirst(ask sharing.ContainerAsk) sharing.ContainerAsk {
+func (g *guarded) onFirst(ask sharing.ContainerRequest) sharing.ContainerRequest {
 	ask.Request.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
 	return ask
 }
@@ -45,15 +45,16 @@ func TestMPSHoldsAPod(t *testing.T) {
 	if d := cmp.Diff([]sharing.Mount{{Source: "/namespace/ns", Target: "/namespace/ns"}}, c.in.Mounts); d != "" {
 		t.Error(d)
 	}
-	want := MPSLease{ID: id, GPU: g.gpus[0].Ref(), Domain: "namespace/ns", Contained: true, Memory: 10 * sharing.GiB,
+	want := MPSAttachment{ID: id, GPU: g.gpus[0].Ref(), Domain: "namespace/ns", Contained: true,
+		Memory:  10 * sharing.GiB,
 		Percent: m.all()[id].Percent}
-	if d := cmp.Diff(map[string]MPSLease{id: want}, m.all()); d != "" || !slices.Equal(m.prepared, []string{id}) ||
+	if d := cmp.Diff(map[string]MPSAttachment{id: want}, m.all()); d != "" || !slices.Equal(m.prepared, []string{id}) ||
 		len(m.entered) > 0 {
 		t.Errorf("before its start: %s, prepared %v, entered %v", d, m.prepared, m.entered)
 	}
 	g.restartAgent() // between the making of the container and its hook
 	g.onMPS()
-	if d := cmp.Diff([]MPSLease{want}, g.bench.mpsLeases()); d != "" {
+	if d := cmp.Diff([]MPSAttachment{want}, g.bench.mpsAttachments()); d != "" {
 		t.Errorf("after a restart: %s", d)
 	}
 	g.bench.AwaitRuntimeSync()
@@ -63,12 +64,12 @@ func TestMPSHoldsAPod(t *testing.T) {
 	if err := c.hooks(); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("without its daemon: %v", err)
 	}
-	g.leased(c.ask, nil)
+	g.active(c.ask, nil)
 	m.fails = nil
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]MPSLease{want}, m.entered); d != "" {
+	if d := cmp.Diff([]MPSAttachment{want}, m.entered); d != "" {
 		t.Error(d)
 	}
 	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelUserspace {
@@ -98,15 +99,15 @@ func TestMPSHoldsAPod(t *testing.T) {
 	}
 }
 
-// An init container that uses a part of its pod's claim is held to that.
-func TestMPSHoldsAPartOfAClaim(t *testing.T) {
+// An init container that uses a part of its pod's grant is held to that.
+func TestMPSHoldsAPartOfAGrant(t *testing.T) {
 	g, m := newMPSPods(t)
 	app, init := g.onFirst(g.app("p", "gpu-memory-gib:10")), g.onFirst(g.initc("p", "first", "gpu-memory-gib:4"))
-	if err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{app, init}); err != nil {
+	if err := g.bench.ReservePod(t.Context(), []sharing.ContainerRequest{app, init}); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
-		ask  sharing.ContainerAsk
+		ask  sharing.ContainerRequest
 		size sharing.Bytes
 	}{{init, 4 * sharing.GiB}, {app, 10 * sharing.GiB}} {
 		c := g.run(step.ask)

@@ -13,13 +13,15 @@ import (
 // The NUMA node that kubelet chose is known when the container is created. The grant exists since the sandbox. It moves
 // there once, and not again when the container restarts.
 func TestNearComesAfterTheSandbox(t *testing.T) {
-	near := func(numa, count int) []sharing.Near { return []sharing.Near{{NUMA: numa, Count: count}} }
+	near := func(numa, count int) []sharing.NUMAAffinity {
+		return []sharing.NUMAAffinity{{NUMA: numa, Count: count}}
+	}
 	tests := map[string]struct {
 		amount string
 		plan   []int // GPUs that the scheduler planned
 		taken  []int // GPUs that are another's until the sandbox is made
-		near   []sharing.Near
-		first  []int // GPUs of the claim of the sandbox
+		near   []sharing.NUMAAffinity
+		first  []int // GPUs of the grant of the sandbox
 		want   []int
 	}{
 		"on another node":    {amount: "gpu:1", near: near(0, 1), first: []int{2}, want: []int{0}},
@@ -55,41 +57,41 @@ func TestNearComesAfterTheSandbox(t *testing.T) {
 			for _, i := range tc.taken {
 				other := b.app(string(rune('a'+i)), "gpu:1")
 				other.Advice.GPUs = ids([]int{i})
-				if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{other}); err != nil {
+				if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{other}); err != nil {
 					t.Fatal(err)
 				}
 				others = append(others, other.Ref.PodUID)
 			}
 			ask := b.app("p", tc.amount)
 			ask.Advice.GPUs = ids(tc.plan)
-			if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+			if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 				t.Fatal(err)
 			}
 			on := func() (out []sharing.GPUID) {
-				for _, f := range b.grant(ask).Claim.Placement {
+				for _, f := range b.grant(ask).Placement {
 					out = append(out, f.GPU.UUID)
 				}
 				slices.Sort(out)
 				return out
 			}
-			id := b.grant(ask).Claim.ID
+			id := b.grant(ask).ID
 			if got := on(); !slices.Equal(got, ids(tc.first)) {
-				t.Fatalf("claimed %v with the sandbox, want %v", got, ids(tc.first))
+				t.Fatalf("reserved %v with the sandbox, want %v", got, ids(tc.first))
 			}
 			for _, uid := range others {
-				b.PodGone(uid)
+				b.PodRemoved(uid)
 			}
 			b.eventually("the others' end", func() bool { return len(b.State(t.Context()).Grants) == 1 })
-			ask.Advice.Near = tc.near
+			ask.Advice.NUMA = tc.near
 			c := b.run(ask)
-			if got := on(); !slices.Equal(got, ids(tc.want)) || b.grant(ask).Claim.ID != id {
-				t.Errorf("on %v as claim %s, want %v as %s", got, b.grant(ask).Claim.ID, ids(tc.want), id)
+			if got := on(); !slices.Equal(got, ids(tc.want)) || b.grant(ask).ID != id {
+				t.Errorf("on %v as grant %s, want %v as %s", got, b.grant(ask).ID, ids(tc.want), id)
 			}
 			b.check()
 			c.remove()
 			// A container that starts again comes back where it was.
 			for n := range 2 {
-				ask.Advice.Near = near(n, len(tc.want))
+				ask.Advice.NUMA = near(n, len(tc.want))
 				b.run(ask).remove()
 				if got := on(); !slices.Equal(got, ids(tc.want)) {
 					t.Errorf("started again on %v, want %v", got, ids(tc.want))

@@ -40,7 +40,7 @@ type Options struct {
 	Log *slog.Logger
 	// RecordPath is the file of the record; its directory exists.
 	RecordPath string
-	// NewID makes a claim's id; two calls never give the same.
+	// NewID makes a grant's id; two calls never give the same.
 	NewID func() string
 	// Version is the agent's own version, and GPUSettings its --gpu-settings, for status.
 	Version, GPUSettings string
@@ -66,19 +66,19 @@ type Options struct {
 // Observer receives what the runtime did. The runtime may hold its lock, and several goroutines may call at once. So
 // the methods return at once and do not call the runtime.
 type Observer interface {
-	// Claimed tells of one claim; err is nil when it was held.
-	Claimed(err error)
+	// Reserved tells of one grant; err is nil when it was held.
+	Reserved(err error)
 	// Placed reports that a pod's containers got their grants, and how long after the pod's first try on this node. The
 	// reason of the last rejection is why; nil if there was none.
 	Placed(namespace, profile string, why error, waited time.Duration)
-	// Armed tells of one arm and how long it took; err is nil when the lease was taken.
-	Armed(took time.Duration, err error)
+	// Activated tells of one activate and how long it took; err is nil when the attachment was taken.
+	Activated(took time.Duration, err error)
 	// Injected reports how long it took to find or make a container's grant and to write it to disk. A nil err means
 	// that the container got its grant.
 	Injected(took time.Duration, err error)
-	// Ended tells that a lease ended.
+	// Ended tells that an attachment ended.
 	Ended()
-	// Recovered tells that a lease was found again at a restart.
+	// Recovered tells that an attachment was found again at a restart.
 	Recovered()
 	// CapRestored tells that a cap was gone from the driver and was put back.
 	CapRestored()
@@ -87,7 +87,7 @@ type Observer interface {
 	// Watched tells of one sample of the reactive backend: its cost, and how many samples were missed before it because
 	// it was late.
 	Watched(took time.Duration, missed int)
-	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
+	// OverCap tells that such an attachment was found over its cap: for how long that may have been so at most, and by
 	// how much.
 	OverCap(delay time.Duration, by sharing.Bytes)
 	// Killed tells that a process was killed (reason "over_cap", "unmanaged", "escaped" or "gpu_fault"); with an error
@@ -96,13 +96,13 @@ type Observer interface {
 	// Evicted tells that a pod was evicted (reason "over_cap", "escaped", "gpu_fault" or "idle"); with an error that
 	// was refused.
 	Evicted(reason string, err error)
-	// MIGCreated tells of one MIG instance that a claim asked for; warm is true where it was there already.
+	// MIGCreated tells of one MIG instance that a grant asked for; warm is true where it was there already.
 	MIGCreated(warm bool, took time.Duration, err error)
 	// MIGRefused reports that a request got no MIG instance. reason is that of the GPU that came nearest to it.
 	MIGRefused(reason string)
-	// MIGTurned tells of one change of a GPU's MIG mode that demand asked for; err is nil when it was made.
-	MIGTurned(on bool, took time.Duration, err error)
-	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
+	// MIGModeSwitched tells of one change of a GPU's MIG mode that demand asked for; err is nil when it was made.
+	MIGModeSwitched(on bool, took time.Duration, err error)
+	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its attachment.
 	Uncounted()
 }
 

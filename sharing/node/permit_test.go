@@ -10,7 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// The rules of a profile refuse new claims and leave those that there are.
+// The rules of a profile refuse new grants and leave those that there are.
 func TestProfileRules(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
@@ -23,36 +23,36 @@ func TestProfileRules(t *testing.T) {
 		}
 		b.apply(c, c.Pools()[0])
 	}
-	by := func(ask sharing.ContainerAsk) sharing.ContainerAsk {
+	by := func(ask sharing.ContainerRequest) sharing.ContainerRequest {
 		ask.Request.Profile = "p"
 		return ask
 	}
-	claim := func(asks ...sharing.ContainerAsk) error { return b.ClaimPod(t.Context(), asks) }
+	grant := func(asks ...sharing.ContainerRequest) error { return b.ReservePod(t.Context(), asks) }
 
 	use(config.Profile{Namespaces: []string{"other"}})
-	refused(t, claim(by(b.app("a", "gpu-memory-gib:10"))), sharing.ErrInvalid, `for the namespaces other, not for "ns"`,
+	refused(t, grant(by(b.app("a", "gpu-memory-gib:10"))), sharing.ErrInvalid, `for the namespaces other, not for "ns"`,
 		"p.namespaces")
-	_, err := b.Claim(t.Context(), b.tenant().Peer, "", sharing.Request{Profile: "p"})
+	_, err := b.Reserve(t.Context(), b.tenant().Peer, "", sharing.Request{Profile: "p"})
 	refused(t, err, sharing.ErrInvalid, "p.namespaces")
 
 	use(config.Profile{MaxPerPod: 15 * sharing.GiB})
-	two := []sharing.ContainerAsk{by(b.app("a", "gpu-memory-gib:10")),
+	two := []sharing.ContainerRequest{by(b.app("a", "gpu-memory-gib:10")),
 		by(b.ask("a", "other", sharing.ContainerApp, "gpu-memory-gib:10"))}
-	refused(t, claim(two...), sharing.ErrInvalid, "at most 15GiB, and its containers have 20GiB together",
+	refused(t, grant(two...), sharing.ErrInvalid, "at most 15GiB, and its containers have 20GiB together",
 		"p.maxMemoryPerPod")
-	if left := b.PodClaims(); len(left) > 0 {
-		t.Fatalf("a refused pod has claims: %v", left)
+	if left := b.PodGrants(); len(left) > 0 {
+		t.Fatalf("a refused pod has grants: %v", left)
 	}
-	if err := claim(two[0]); err != nil {
+	if err := grant(two[0]); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, claim(two...), sharing.ErrInvalid, "p.maxMemoryPerPod")
-	if err := claim(two[0], by(b.initc("a", "first", "gpu-memory-gib:5"))); err != nil {
-		t.Errorf("an init container that uses the claim: %v", err)
+	refused(t, grant(two...), sharing.ErrInvalid, "p.maxMemoryPerPod")
+	if err := grant(two[0], by(b.initc("a", "first", "gpu-memory-gib:5"))); err != nil {
+		t.Errorf("an init container that uses the grant: %v", err)
 	}
 
 	use(config.Profile{Namespaces: []string{"other"}})
-	if err := claim(two[0]); err != nil {
-		t.Errorf("a claim that is there, under new rules: %v", err)
+	if err := grant(two[0]); err != nil {
+		t.Errorf("a grant that is there, under new rules: %v", err)
 	}
 }

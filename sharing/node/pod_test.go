@@ -21,26 +21,26 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// One pod from its sandbox to its end: claimed, injected, armed, restarted in place, forgotten.
+// One pod from its sandbox to its end: reserved, injected, activated, restarted in place, forgotten.
 func TestAPodFromSandboxToEnd(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	ask := b.app("p", "gpu-memory-gib:10", "gpu-percent:25")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 		t.Fatal(err)
 	}
-	claim := b.leased(ask, nil).Claim
-	if claim.Owner.PodUID != "uid-p" || claim.Owner.Namespace != "ns" || claim.Owner.PodName != "p" ||
-		claim.Level != sharing.LevelDriver {
-		t.Errorf("claim %+v", claim)
+	grant := b.active(ask, nil).Reservation
+	if grant.Owner.PodUID != "uid-p" || grant.Owner.Namespace != "ns" || grant.Owner.PodName != "p" ||
+		grant.Level != sharing.LevelDriver {
+		t.Errorf("grant %+v", grant)
 	}
 	c := b.inject(ask)
-	gpu := claim.Placement[0].GPU
+	gpu := grant.Placement[0].GPU
 	want := sharing.Injection{
-		Grant: string(claim.ID), Placement: claim.Placement, Level: sharing.LevelDriver, Asks: ask.Asks,
-		Note: c.in.Note,
+		Grant: string(grant.ID), Placement: grant.Placement, Level: sharing.LevelDriver, Requests: ask.Requests,
+		Annotation: c.in.Annotation,
 		Env: map[string]string{
-			"KERF_GRANT": string(claim.ID), "KERF_GPUS": gpu.String(), "KERF_MEMORY_BYTES": "10737418240",
+			"KERF_GRANT": string(grant.ID), "KERF_GPUS": gpu.String(), "KERF_MEMORY_BYTES": "10737418240",
 			"KERF_PERCENT": "25", "KERF_LEVEL": "driver",
 		},
 	}
@@ -54,26 +54,26 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.limits(map[sharing.GPURef]sharing.Bytes{gpu: 10 * sharing.GiB})
-	if g := b.leased(ask, c); g.Claim.ID != claim.ID {
-		t.Errorf("lease on claim %s, want %s", g.Claim.ID, claim.ID)
+	if g := b.active(ask, c); g.ID != grant.ID {
+		t.Errorf("attachment on grant %s, want %s", g.ID, grant.ID)
 	}
 	s := b.State(t.Context())
 	if len(s.Grants) != 1 || !slices.Equal(s.Grants[0].PIDs, []int{c.p.PID}) ||
 		s.Grants[0].Level != sharing.LevelDriver {
 		t.Errorf("state %+v", s.Grants)
 	}
-	if got := b.Holders(); len(got) != 1 || len(got[gpu]) != 1 || got[gpu][0] != ask.Ref {
+	if got := b.GrantOwners(); len(got) != 1 || len(got[gpu]) != 1 || got[gpu][0] != ask.Ref {
 		t.Errorf("holders %+v", got)
 	}
-	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"p/main"}) {
-		t.Errorf("pods' claims %v", got)
+	if got := containersOf(b.PodGrants()); !slices.Equal(got, []string{"p/main"}) {
+		t.Errorf("pods' grants %v", got)
 	}
 	c.remove()
-	b.ContainerGone(c.id)
-	b.eventually("the lease ends, the claim stays", func() bool {
+	b.ContainerRemoved(c.id)
+	b.eventually("the attachment ends, the grant stays", func() bool {
 		g := b.grant(ask)
 		return g != nil &&
-			g.Lease == nil
+			g.Active == nil
 	})
 	b.check()
 	b.gone("p")
@@ -81,46 +81,46 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 
 // Containers of a pod that run at the same time get their grants together or not at all. The error names the container
 // that does not fit, and the free amounts.
-func TestClaimPodIsAllOrNone(t *testing.T) {
+func TestGrantPodIsAllOrNone(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	b.run(b.app("full", "gpu:2")) // two of the three GPUs
-	asks := []sharing.ContainerAsk{
+	asks := []sharing.ContainerRequest{
 		b.ask("p", "first", sharing.ContainerApp, "gpu-memory-gib:40"),
 		b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:40"),
 	}
-	err := b.ClaimPod(t.Context(), asks)
+	err := b.ReservePod(t.Context(), asks)
 	if _, ok := errors.AsType[*allocator.NoFit](err); !ok {
 		t.Fatalf("%v, want *NoFit", err)
 	}
 	refused(t, err, sharing.ErrExhausted, `container "second"`, "40GiB", "GPU 2", "39GiB free of 79GiB", "GPU 0-1",
 		b.gpus[0].Model)
-	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"full/main"}) {
-		t.Errorf("after a refusal there are claims of %v", got)
+	if got := containersOf(b.PodGrants()); !slices.Equal(got, []string{"full/main"}) {
+		t.Errorf("after a refusal there are grants of %v", got)
 	}
 	b.check()
 	asks[1] = b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:39")
-	if err := b.ClaimPod(t.Context(), asks); err != nil {
+	if err := b.ReservePod(t.Context(), asks); err != nil {
 		t.Fatal(err)
 	}
-	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"full/main", "p/first", "p/second"}) {
-		t.Errorf("claims of %v", got)
+	if got := containersOf(b.PodGrants()); !slices.Equal(got, []string{"full/main", "p/first", "p/second"}) {
+		t.Errorf("grants of %v", got)
 	}
 }
 
 // A failed second call leaves what the first one held.
-func TestClaimPodIsIdempotent(t *testing.T) {
+func TestGrantPodIsIdempotent(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	first := b.ask("p", "first", sharing.ContainerApp, "gpu-memory-gib:40")
 	second := b.ask("p", "second", sharing.ContainerApp, "gpu-memory-gib:40")
-	both := []sharing.ContainerAsk{first, second}
-	if err := b.ClaimPod(t.Context(), both); err != nil {
+	both := []sharing.ContainerRequest{first, second}
+	if err := b.ReservePod(t.Context(), both); err != nil {
 		t.Fatal(err)
 	}
 	before := b.State(t.Context()).Grants
 	for range 3 {
-		if err := b.ClaimPod(t.Context(), both); err != nil {
+		if err := b.ReservePod(t.Context(), both); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,15 +129,15 @@ func TestClaimPodIsIdempotent(t *testing.T) {
 	}
 	third := b.ask("p", "third", sharing.ContainerApp, "gpu-memory-gib:79")
 	fourth := b.ask("p", "fourth", sharing.ContainerApp, "gpu-memory-gib:79")
-	if err := b.ClaimPod(t.Context(), append(both, third, fourth)); err == nil {
-		t.Fatal("more than there is was claimed")
+	if err := b.ReservePod(t.Context(), append(both, third, fourth)); err == nil {
+		t.Fatal("more than there is was reserved")
 	}
 	if d := cmp.Diff(before, b.State(t.Context()).Grants); d != "" {
 		t.Errorf("a refusal changed what was held:\n%s", d)
 	}
-	// Used or not, an injection finds the claim that the sandbox made.
+	// Used or not, an injection finds the grant that the sandbox made.
 	for _, ask := range both {
-		if c := b.run(ask); c.in.Grant != string(b.leased(ask, c).Claim.ID) {
+		if c := b.run(ask); c.in.Grant != string(b.active(ask, c).ID) {
 			t.Errorf("injected with %s", c.in.Grant)
 		}
 	}
@@ -147,22 +147,22 @@ func TestClaimPodIsIdempotent(t *testing.T) {
 }
 
 // kubelet may admit the container with other amounts than the pod's spec had when the sandbox was made.
-func TestAChangedAskIsClaimedAnew(t *testing.T) {
+func TestAChangedAskIsReservedAnew(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	old, now := b.app("p", "gpu-memory-gib:10"), b.app("p", "gpu-memory-gib:20")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{old}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{old}); err != nil {
 		t.Fatal(err)
 	}
 	c := b.run(now)
-	g := b.leased(now, c)
-	if len(b.State(t.Context()).Grants) != 1 || g.Claim.Placement[0].Memory != 20*sharing.GiB {
+	g := b.active(now, c)
+	if len(b.State(t.Context()).Grants) != 1 || g.Placement[0].Memory != 20*sharing.GiB {
 		t.Errorf("grant %+v", g)
 	}
 	// While it runs, its amounts stand.
 	_, err := b.Inject(t.Context(), old, b.newID())
 	refused(t, err, sharing.ErrConflict, "main", "gpu-memory-gib:20")
-	c.limits(map[sharing.GPURef]sharing.Bytes{g.Claim.Placement[0].GPU: 20 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{g.Placement[0].GPU: 20 * sharing.GiB})
 	b.check()
 }
 
@@ -192,7 +192,7 @@ func TestAdvice(t *testing.T) {
 			sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(0)}},
 		"planned and unknown": {[]string{"gpu-memory-gib:10"}, "1",
 			sharing.Advice{GPUs: []sharing.GPUID{"GPU-x"}}, []sharing.GPURef{id(1)}},
-		"one planned, two asked": {[]string{"gpu-memory-gib:20"}, "2",
+		"one planned, two requested": {[]string{"gpu-memory-gib:20"}, "2",
 			sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
 		"two planned": {[]string{"gpu-memory-gib:20"}, "2",
 			sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(0).UUID}}, []sharing.GPURef{id(0), id(2)}},
@@ -201,48 +201,48 @@ func TestAdvice(t *testing.T) {
 		"none planned: the tightest": {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{},
 			[]sharing.GPURef{id(1)}},
 		"near node 1": {[]string{"gpu:1"}, "",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
 		"near node 0": {[]string{"gpu:1"}, "",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}}}, []sharing.GPURef{id(0)}},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 0, Count: 1}}}, []sharing.GPURef{id(0)}},
 		"near both": {[]string{"gpu:2"}, "",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}},
 			[]sharing.GPURef{id(0), id(2)}},
 		"near a node that has too few": {[]string{"gpu:2"}, "",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 2}}}, []sharing.GPURef{id(0), id(2)}},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 0, Count: 2}}}, []sharing.GPURef{id(0), id(2)}},
 		"near a node without GPUs": {[]string{"gpu:1"}, "",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 7, Count: 1}}}, nil},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 7, Count: 1}}}, nil},
 		"near, and another number": {[]string{"gpu:2"}, "",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
 		"near says nothing of a share": {[]string{"gpu-memory-gib:1"}, "1",
-			sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(1)}},
+			sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(1)}},
 		"the plan goes before what's near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(0).UUID},
-			Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0)}},
+			NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0)}},
 		"planned and taken, so near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID},
-			Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
+			NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			ask := b.app("p", tc.amounts...)
 			if tc.gpus != "" {
 				var err error
-				if ask.Request, _, err = sharing.RequestFromResources(sharing.Limits(ask.Asks),
+				if ask.Request, _, err = sharing.RequestFromResources(sharing.Limits(ask.Requests),
 					map[string]string{"kerf.dev/gpu-count": tc.gpus}, "main"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			ask.Advice = tc.advice
-			if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+			if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 				t.Fatal(err)
 			}
 			var got []sharing.GPURef
-			for _, f := range b.leased(ask, nil).Claim.Placement {
+			for _, f := range b.active(ask, nil).Placement {
 				got = append(got, f.GPU)
 			}
 			if tc.want != nil && !slices.Equal(got, tc.want) {
 				t.Errorf("on %v, want %v", got, tc.want)
 			}
-			b.PodGone(ask.Ref.PodUID)
-			b.eventually("the claim is dropped", func() bool { return b.grant(ask) == nil })
+			b.PodRemoved(ask.Ref.PodUID)
+			b.eventually("the grant is dropped", func() bool { return b.grant(ask) == nil })
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:10")
 	try := func(words ...string) {
 		t.Helper()
-		refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnavailable, words...)
+		refused(t, b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}), sharing.ErrUnavailable, words...)
 		_, err := b.Inject(t.Context(), ask, b.newID())
 		refused(t, err, sharing.ErrUnavailable, words...)
 	}
@@ -275,12 +275,12 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 		t.Errorf("ready %v, warnings %q", s.Ready, s.Warnings)
 	}
 	p := b.tenant()
-	b.lease(p, "", gib(1)) // a process outside of pods needs no NRI
+	b.activate(p, "", gib(1)) // a process outside of pods needs no NRI
 	p.end()
 	b.Conditions.Set(conditions.NRI, "")
 	b.Conditions.Set(conditions.CDI, "")
 	c := b.run(ask)
-	// One that is injected already is armed all the same: it was, before the condition came.
+	// One that is injected already is activated all the same: it was, before the condition came.
 	b.Conditions.Set(conditions.NRI, "away")
 	if err := c.hooks(); err != nil {
 		t.Error(err)
@@ -295,33 +295,34 @@ func TestARequestThatIsWrongIsFinal(t *testing.T) {
 	b.start()
 	ask := b.app("p", "gpu-memory-gib:10")
 	ask.Request.Profile = "no-such"
-	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrInvalid, `container "main"`, "no-such")
+	refused(t, b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}), sharing.ErrInvalid, `container "main"`,
+		"no-such")
 	ask = b.app("p", "gpu-memory-gib:10")
 	ask.Request.MinLevel = sharing.LevelHardware
-	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnsupported, `container "main"`)
-	if n := len(b.PodClaims()); n != 0 {
-		t.Errorf("%d claims", n)
+	refused(t, b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}), sharing.ErrUnsupported, `container "main"`)
+	if n := len(b.PodGrants()); n != 0 {
+		t.Errorf("%d grants", n)
 	}
 }
 
-// A pod that is gone keeps its claims exactly until nothing uses them.
+// A pod that is gone keeps its grants exactly until nothing uses them.
 func TestPodGone(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
-	claimed, leased := b.app("claimed", "gpu-memory-gib:79"), b.app("leased", "gpu-memory-gib:79")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{claimed}); err != nil {
+	reserved, active := b.app("claimed", "gpu-memory-gib:79"), b.app("leased", "gpu-memory-gib:79")
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{reserved}); err != nil {
 		t.Fatal(err)
 	}
-	c := b.run(leased)
-	b.PodGone("uid-claimed")
-	b.PodGone("uid-leased")
-	b.PodGone("uid-nobody")
-	b.eventually("the unused claim is dropped", func() bool { return b.grant(claimed) == nil })
+	c := b.run(active)
+	b.PodRemoved("uid-claimed")
+	b.PodRemoved("uid-leased")
+	b.PodRemoved("uid-no-one")
+	b.eventually("the unused grant is dropped", func() bool { return b.grant(reserved) == nil })
 	b.Reconcile(t.Context())
-	b.leased(leased, c)
-	c.limits(map[sharing.GPURef]sharing.Bytes{b.leased(leased, c).Claim.Placement[0].GPU: 79 * sharing.GiB})
+	b.active(active, c)
+	c.limits(map[sharing.GPURef]sharing.Bytes{b.active(active, c).Placement[0].GPU: 79 * sharing.GiB})
 	c.remove()
-	b.eventually("the claim ends with its lease", func() bool { return b.grant(leased) == nil })
+	b.eventually("the grant ends with its attachment", func() bool { return b.grant(active) == nil })
 	b.gone()
 }
 
@@ -331,15 +332,15 @@ func TestAPodThatComesBackIsNotGone(t *testing.T) {
 	b.still()
 	ask := b.app("static", "gpu-memory-gib:10")
 	c := b.run(ask)
-	b.PodGone("uid-static")
+	b.PodRemoved("uid-static")
 	c.remove()
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 		t.Fatal(err)
 	}
 	b.Reconcile(t.Context())
 	b.Reconcile(t.Context())
-	if g := b.leased(ask, nil); string(g.Claim.ID) != c.in.Grant {
-		t.Errorf("claim %s, and it was %s", g.Claim.ID, c.in.Grant)
+	if g := b.active(ask, nil); string(g.ID) != c.in.Grant {
+		t.Errorf("grant %s, and it was %s", g.ID, c.in.Grant)
 	}
 	b.run(ask).remove()
 	b.gone("static")
@@ -353,12 +354,12 @@ func TestAPodGoneWithMemoryStillCharged(t *testing.T) {
 	c := b.run(ask)
 	b.caps.set(func() { b.caps.used = sharing.GiB })
 	c.exit()
-	b.PodGone("uid-p")
+	b.PodRemoved("uid-p")
 	b.eventually("people see it", func() bool {
 		return slices.ContainsFunc(b.State(t.Context()).Warnings,
 			func(w string) bool { return strings.Contains(w, "still charges") })
 	})
-	b.leased(ask, c)
+	b.active(ask, c)
 	// The next instance must wait, and may come all the same.
 	next := b.inject(ask)
 	refused(t, next.hooks(), sharing.ErrUnavailable, "still in use")
@@ -366,7 +367,7 @@ func TestAPodGoneWithMemoryStillCharged(t *testing.T) {
 	if err := next.hooks(); err != nil {
 		t.Fatal(err)
 	}
-	b.leased(ask, next)
+	b.active(ask, next)
 	next.remove()
 	b.gone("p")
 	if w := b.State(t.Context()).Warnings; len(w) != 0 {
@@ -381,10 +382,10 @@ func TestADriverThatDoesNotTell(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:79")
 	c := b.run(ask)
 	c.exit()
-	b.PodGone("uid-p")
+	b.PodRemoved("uid-p")
 	b.caps.set(func() { b.caps.silent = fmt.Errorf("read limit: %w", sharing.ErrUnavailable) })
 	b.Reconcile(t.Context())
-	b.leased(ask, c)
+	b.active(ask, c)
 	b.caps.set(func() { b.caps.silent = nil })
 	b.gone("p")
 }
@@ -393,29 +394,29 @@ func TestWholeGPUsAndPercentAlone(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	whole := b.run(b.app("whole", "gpu:2"))
-	g := b.leased(whole.ask, whole)
-	if len(g.Claim.Placement) != 2 || g.Claim.Level != sharing.LevelExclusive ||
+	g := b.active(whole.ask, whole)
+	if len(g.Placement) != 2 || g.Level != sharing.LevelExclusive ||
 		whole.in.Env["KERF_LEVEL"] != "exclusive" {
-		t.Errorf("whole %+v", g.Claim)
+		t.Errorf("whole %+v", g.Reservation)
 	}
 	// No limit on its own, the least on the third.
 	for _, gpu := range b.gpus {
 		limit, _, err := b.caps.Read(t.Context(), whole.group.Dir, gpu.Ref())
-		_, own := g.Claim.Placement.On(gpu.Ref())
+		_, own := g.Placement.On(gpu.Ref())
 		if own != errors.Is(err, sharing.ErrNotFound) || !own && limit != least {
 			t.Errorf("GPU %d, own %v: limit %v %v", gpu.Index, own, limit, err)
 		}
 	}
 	half := b.run(b.app("half", "gpu-percent:50"))
-	third := b.leased(half.ask, half).Claim.Placement[0]
+	third := b.active(half.ask, half).Placement[0]
 	want := b.gpus[2].Usable().Share(50)
 	if third.GPU != b.gpus[2].Ref() || third.Memory != want || third.Percent != 50 {
 		t.Errorf("half %+v", third)
 	}
 	half.limits(map[sharing.GPURef]sharing.Bytes{third.GPU: want})
-	err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("more", "gpu-percent:51")})
+	err := b.ReservePod(t.Context(), []sharing.ContainerRequest{b.app("more", "gpu-percent:51")})
 	refused(t, err, sharing.ErrExhausted, `container "main"`)
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("rest", "gpu-percent:50")}); err != nil {
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{b.app("rest", "gpu-percent:50")}); err != nil {
 		t.Error(err)
 	}
 	whole.remove()
@@ -441,13 +442,13 @@ func TestADriverWithoutCaps(t *testing.T) {
 	}
 	b.loops()
 	ask := b.app("p", "gpu-memory-gib:10")
-	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnsupported,
+	refused(t, b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}), sharing.ErrUnsupported,
 		"no backend enforces shares of this GPU", "driver: driver 570 has no memory limits", "libkerf: ", "reactive: ",
 		"set minEnforcement: none on the pool")
 	b.apply(config.Default(), config.Pool{Name: "default", MinLevel: sharing.LevelNone})
 	c := b.run(ask)
-	if b.leased(ask, c).Claim.Level != sharing.LevelNone || c.in.Env["KERF_LEVEL"] != "none" {
-		t.Errorf("level %v", b.leased(ask, c).Claim.Level)
+	if b.active(ask, c).Level != sharing.LevelNone || c.in.Env["KERF_LEVEL"] != "none" {
+		t.Errorf("level %v", b.active(ask, c).Level)
 	}
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone || !strings.Contains(g.LevelReason, "570") {
 		t.Errorf("shown as %v: %q", g.Level, g.LevelReason)
@@ -457,15 +458,16 @@ func TestADriverWithoutCaps(t *testing.T) {
 	}
 	demanding := b.app("q", "gpu-memory-gib:10")
 	demanding.Request.MinLevel = sharing.LevelDriver
-	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{demanding}), sharing.ErrUnsupported, `container "main"`)
+	refused(t, b.ReservePod(t.Context(), []sharing.ContainerRequest{demanding}), sharing.ErrUnsupported,
+		`container "main"`)
 	b.apply(config.Default(), config.Pool{Name: "default"})
 	late := b.app("late", "gpu-memory-gib:10")
-	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{late}), sharing.ErrUnsupported,
+	refused(t, b.ReservePod(t.Context(), []sharing.ContainerRequest{late}), sharing.ErrUnsupported,
 		"set minEnforcement: none")
 	c.remove()
 	c = b.run(ask)
-	if g := b.leased(ask, c); g.Claim.Level != sharing.LevelNone {
-		t.Errorf("after a restart of its container: level %v", g.Claim.Level)
+	if g := b.active(ask, c); g.Level != sharing.LevelNone {
+		t.Errorf("after a restart of its container: level %v", g.Level)
 	}
 	c.remove()
 	b.gone("p")

@@ -34,33 +34,33 @@ func newPodBench(t testing.TB) *bench {
 }
 
 // ask is what a container of a pod was admitted with.
-func (b *bench) ask(pod, container string, kind sharing.ContainerKind, amounts ...string) sharing.ContainerAsk {
+func (b *bench) ask(pod, container string, kind sharing.ContainerKind, amounts ...string) sharing.ContainerRequest {
 	b.t.Helper()
-	var asks []sharing.Ask
+	var asks []sharing.ResourceRequest
 	for _, s := range amounts {
-		a, err := sharing.ParseAsk(s)
+		a, err := sharing.ParseResourceRequest(s)
 		if err != nil {
 			b.t.Fatal(err)
 		}
 		asks = append(asks, a)
 	}
-	sharing.SortAsks(asks)
+	sharing.SortResourceRequests(asks)
 	req, ok, err := sharing.RequestFromResources(sharing.Limits(asks), nil, container)
 	if err != nil || !ok {
 		b.t.Fatalf("request of %v: %v %v", asks, ok, err)
 	}
-	return sharing.ContainerAsk{
+	return sharing.ContainerRequest{
 		Ref:  sharing.ContainerRef{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Container: container},
-		Kind: kind, Asks: asks, Request: req,
+		Kind: kind, Requests: asks, Request: req,
 	}
 }
 
-func (b *bench) app(pod string, amounts ...string) sharing.ContainerAsk {
+func (b *bench) app(pod string, amounts ...string) sharing.ContainerRequest {
 	b.t.Helper()
 	return b.ask(pod, "main", sharing.ContainerApp, amounts...)
 }
 
-func (b *bench) initc(pod, name string, amounts ...string) sharing.ContainerAsk {
+func (b *bench) initc(pod, name string, amounts ...string) sharing.ContainerRequest {
 	b.t.Helper()
 	return b.ask(pod, name, sharing.ContainerInit, amounts...)
 }
@@ -69,7 +69,7 @@ func (b *bench) initc(pod, name string, amounts ...string) sharing.ContainerAsk 
 // that bears its id and a first process in it.
 type container struct {
 	b     *bench
-	ask   sharing.ContainerAsk
+	ask   sharing.ContainerRequest
 	id    string
 	in    sharing.Injection
 	p     *tenant
@@ -83,7 +83,7 @@ func (b *bench) newID() string {
 }
 
 // inject is CreateContainer, and fails the test if it is refused.
-func (b *bench) inject(ask sharing.ContainerAsk) *container {
+func (b *bench) inject(ask sharing.ContainerRequest) *container {
 	b.t.Helper()
 	c := &container{b: b, ask: ask, id: b.newID()}
 	in, err := b.Inject(b.t.Context(), ask, c.id)
@@ -116,24 +116,25 @@ func (c *container) make() *container {
 // calls are what the hooks of the container ask, one after the other: the guard's and one for each ask. Before
 // they come, the container runtime has said that it made the container with its grant, if it did.
 func (c *container) calls() []sharing.HookCall {
-	if c.in.Note != "" {
-		c.b.ContainerMade(c.id, c.in.Note)
+	if c.in.Annotation != "" {
+		c.b.ContainerMade(c.id, c.in.Annotation)
 	}
 	out := []sharing.HookCall{{ContainerID: c.id, PID: c.p.PID}}
-	for _, a := range c.ask.Asks {
-		out = append(out, sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Ask: a.String()})
+	for _, a := range c.ask.Requests {
+		out = append(out, sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Amount: a.String()})
 	}
 	return out
 }
 
-// hooks runs all hooks of the container. As the real ones do, they ask again while the lease before theirs is ending.
+// hooks runs all hooks of the container. As the real ones do, they ask again while the attachment before theirs is
+// ending.
 func (c *container) hooks() error {
 	c.make()
 	for _, call := range c.calls() {
-		err := c.b.ArmContainer(c.b.t.Context(), call)
+		err := c.b.ActivateContainer(c.b.t.Context(), call)
 		for began := time.Now(); errors.Is(err, lifecycle.ErrBusy) &&
 			time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
-			err = c.b.ArmContainer(c.b.t.Context(), call)
+			err = c.b.ActivateContainer(c.b.t.Context(), call)
 		}
 		if err != nil {
 			return err
@@ -143,7 +144,7 @@ func (c *container) hooks() error {
 }
 
 // run is a container from its creation to its start, and fails the test if any of it is refused.
-func (b *bench) run(ask sharing.ContainerAsk) *container {
+func (b *bench) run(ask sharing.ContainerRequest) *container {
 	b.t.Helper()
 	c := b.inject(ask)
 	if err := c.hooks(); err != nil {
@@ -174,8 +175,8 @@ func (c *container) remove() {
 
 // seen is the container as its runtime tells of it.
 func (c *container) seen() sharing.Seen {
-	s := sharing.Seen{ID: c.id, Ref: c.ask.Ref, Note: c.in.Note, CDINames: []string{sharing.GuardDevice}}
-	for _, a := range c.ask.Asks {
+	s := sharing.Seen{ID: c.id, Ref: c.ask.Ref, Annotation: c.in.Annotation, CDINames: []string{sharing.HookDevice}}
+	for _, a := range c.ask.Requests {
 		s.CDINames = append(s.CDINames, a.Device())
 	}
 	if c.p != nil {
@@ -198,8 +199,8 @@ func (c *container) limits(want map[sharing.GPURef]sharing.Bytes) {
 	}
 }
 
-// grant is the container's claim, nil if it has none.
-func (b *bench) grant(ask sharing.ContainerAsk) *ledger.Grant {
+// grant is the container's grant, nil if it has none.
+func (b *bench) grant(ask sharing.ContainerRequest) *ledger.Grant {
 	var g ledger.Grant
 	ok := false
 	b.Store.Read(func(l store.Reader) { g, ok = l.ByContainer(ask.Ref.PodUID, ask.Ref.Container) })
@@ -209,18 +210,18 @@ func (b *bench) grant(ask sharing.ContainerAsk) *ledger.Grant {
 	return &g
 }
 
-// leased requires that the container's claim exists, and has a lease of this container or, with nil, none.
-func (b *bench) leased(ask sharing.ContainerAsk, c *container) ledger.Grant {
+// active requires that the container's grant exists, and has an attachment of this container or, with nil, none.
+func (b *bench) active(ask sharing.ContainerRequest, c *container) ledger.Grant {
 	b.t.Helper()
 	g := b.grant(ask)
 	switch {
 	case g == nil:
-		b.t.Fatalf("container %s has no claim", ask.Ref)
-	case c == nil && g.Lease != nil:
-		b.t.Fatalf("claim of %s is leased to %+v", ask.Ref, g.Lease)
-	case c != nil && (g.Lease == nil || g.Lease.ContainerID != c.id || g.Lease.Cgroup != c.group.Dir ||
-		g.Lease.Container != c.ask.Ref.Container):
-		b.t.Fatalf("claim of %s has lease %+v, want that of container %s", ask.Ref, g.Lease, c.id)
+		b.t.Fatalf("container %s has no grant", ask.Ref)
+	case c == nil && g.Active != nil:
+		b.t.Fatalf("grant of %s is in use by %+v", ask.Ref, g.Active)
+	case c != nil && (g.Active == nil || g.Active.ContainerID != c.id || g.Active.Cgroup != c.group.Dir ||
+		g.Active.Container != c.ask.Ref.Container):
+		b.t.Fatalf("grant of %s has attachment %+v, want that of container %s", ask.Ref, g.Active, c.id)
 	}
 	return *g
 }
@@ -240,12 +241,12 @@ func (b *bench) check() {
 func (b *bench) gone(pods ...string) {
 	b.t.Helper()
 	for _, p := range pods {
-		b.PodGone("uid-" + p)
+		b.PodRemoved("uid-" + p)
 	}
-	b.eventually("no claim is left", func() bool { b.Reconcile(b.t.Context()); return len(b.PodClaims()) == 0 })
+	b.eventually("no grant is left", func() bool { b.Reconcile(b.t.Context()); return len(b.PodGrants()) == 0 })
 	b.empty()
 	b.consistent()
-	if left := b.Store.Grants(); len(left) > 0 { // no container is without its claim
+	if left := b.Store.Grants(); len(left) > 0 { // no container is without its grant
 		b.t.Errorf("left: %+v", left)
 	}
 }

@@ -37,7 +37,9 @@ func TestPodsAtRandom(t *testing.T) {
 	p := &podPlayer{bench: b, rnd: rand.New(rand.NewPCG(s, 0)), did: map[string]int{}}
 	// A run that never met one of these has not tested what it is for: it goes on until it has.
 	must := []string{
-		"pod", "no room for a pod", "injected", "armed", "armed, init", "arm failed", "exit", "pod gone", "witness",
+		"pod", "not enough free for a pod", "injected", "armed", "activated, init", "activate failed", "exit",
+		"pod gone",
+		"sync",
 		"crosscheck",
 		"restart", "killed at inject-after-record", "killed at hook-after-record", "killed at hook-after-caps",
 		"killed at hook-after-arm",
@@ -85,13 +87,13 @@ type podPlayer struct {
 // podModel is a pod as kubelet sees it.
 type podModel struct {
 	name string
-	asks []sharing.ContainerAsk // init containers in their order, then the others
+	asks []sharing.ContainerRequest // init containers in their order, then the others
 	// inits is how many init containers have run to their end.
 	inits int
 	now   map[string]*instance
 	// assured is true while every container of the pod must find its place.
 	assured bool
-	// grant is the claim that each app container and sidecar has once it was injected.
+	// grant is the grant that each app container and sidecar has once it was injected.
 	grant map[string]string
 	gone  bool
 }
@@ -99,8 +101,8 @@ type podModel struct {
 // instance is one container of a pod, from its injection on.
 type instance struct {
 	*container
-	pod          *podModel
-	armed, ended bool
+	pod              *podModel
+	activated, ended bool
 }
 
 func (p *podPlayer) step() string {
@@ -110,7 +112,7 @@ func (p *podPlayer) step() string {
 	case k < 30:
 		return p.create("")
 	case k < 50:
-		return p.arm()
+		return p.activate()
 	case k < 66:
 		return p.exit()
 	case k < 71:
@@ -123,12 +125,12 @@ func (p *podPlayer) step() string {
 		return "reconcile"
 	case k < 83:
 		p.witness(p.seen()...)
-		return "witness"
+		return "sync"
 	case k < 85:
 		return p.crossCheck()
 	case k < 87:
 		p.still()
-		p.lostClaims(false)
+		p.lostGrants(false)
 		return "restart"
 	case k < 94:
 		return p.kill()
@@ -169,30 +171,30 @@ func (p *podPlayer) newPod() string {
 	for i := range 1 + p.rnd.IntN(2) {
 		m.asks = append(m.asks, p.ask(m.name, fmt.Sprintf("app%d", i), sharing.ContainerApp, p.amounts()...))
 	}
-	before := len(p.PodClaims())
-	if err := p.ClaimPod(p.t.Context(), m.asks); err != nil {
+	before := len(p.PodGrants())
+	if err := p.ReservePod(p.t.Context(), m.asks); err != nil {
 		if !errors.Is(err, sharing.ErrExhausted) {
-			p.t.Errorf("claim pod: %v", err)
+			p.t.Errorf("grant pod: %v", err)
 		}
-		if after := len(p.PodClaims()); after != before {
-			p.t.Errorf("a pod without room left %d claims, there were %d", after, before)
+		if after := len(p.PodGrants()); after != before {
+			p.t.Errorf("a pod without room left %d grants, there were %d", after, before)
 		}
-		return "no room for a pod"
+		return "not enough free for a pod"
 	}
 	p.pods = append(p.pods, m)
 	return "pod"
 }
 
 // due are the containers of the pod that kubelet would make now.
-func (m *podModel) due() []sharing.ContainerAsk {
-	var out []sharing.ContainerAsk
+func (m *podModel) due() []sharing.ContainerRequest {
+	var out []sharing.ContainerRequest
 	n := 0
 	for _, ask := range m.asks {
 		old := m.now[ask.Ref.Container]
 		idle := old == nil || old.ended
 		if ask.Kind == sharing.ContainerInit {
 			if n == m.inits && idle {
-				return []sharing.ContainerAsk{ask}
+				return []sharing.ContainerRequest{ask}
 			}
 			if n == m.inits {
 				return nil // it runs
@@ -239,23 +241,23 @@ func (p *podPlayer) create(point string) string {
 	case point == "":
 		inject()
 	case p.crashes(point, inject):
-		p.lostClaims(false)
+		p.lostGrants(false)
 		g, known := p.Store.ByContainerID(c.id)
 		if !known { // the record tells of the instance before it, and no annotation was given to this one
 			m.now[ask.Ref.Container] = &instance{container: c, pod: m, ended: true}
 			return "killed at " + point + ", lost"
 		}
-		c.in, err = p.InjectionOf(g.Claim.ID)
+		c.in, err = p.InjectionOf(g.ID)
 	}
 	switch {
 	case err != nil && (m.assured || !errors.Is(err, sharing.ErrExhausted)):
 		p.t.Errorf("inject %s: %v", ask.Ref, err)
 	case err != nil:
-		return "no room for a container"
+		return "not enough free for a container"
 	}
 	if ask.Kind != sharing.ContainerInit {
 		if was := m.grant[ask.Ref.Container]; was != "" && was != c.in.Grant {
-			p.t.Errorf("%s has claim %s, and had %s", ask.Ref, c.in.Grant, was)
+			p.t.Errorf("%s has grant %s, and had %s", ask.Ref, c.in.Grant, was)
 		}
 		m.grant[ask.Ref.Container] = c.in.Grant
 	}
@@ -284,14 +286,14 @@ func (p *podPlayer) instances(ok func(*instance) bool) []*instance {
 }
 
 func (p *podPlayer) waiting() *instance {
-	all := p.instances(func(i *instance) bool { return !i.armed && !i.ended && !i.pod.gone })
+	all := p.instances(func(i *instance) bool { return !i.activated && !i.ended && !i.pod.gone })
 	if len(all) == 0 {
 		return nil
 	}
 	return all[p.rnd.IntN(len(all))]
 }
 
-func (p *podPlayer) arm() string {
+func (p *podPlayer) activate() string {
 	i := p.waiting()
 	if i == nil {
 		return "nothing"
@@ -300,14 +302,14 @@ func (p *podPlayer) arm() string {
 		p.caps.set(func() { p.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
 		err := i.hooks()
 		p.caps.set(func() { p.caps.fail = nil })
-		if err == nil && p.leasedBefore(i) {
-			i.armed = true
+		if err == nil && p.activeBefore(i) {
+			i.activated = true
 			return "armed" // it was seen running before, and its caps are set
 		}
 		if !errors.Is(err, sharing.ErrUnavailable) {
-			p.t.Errorf("arm %s without a cap: %v", i.ask.Ref, err)
+			p.t.Errorf("activate %s without a cap: %v", i.ask.Ref, err)
 		}
-		return "arm failed"
+		return "activate failed"
 	}
 	err := i.hooks()
 	heard := p.Recovery.Get().Listed
@@ -316,29 +318,29 @@ func (p *podPlayer) arm() string {
 		err = i.hooks()
 	}
 	if err != nil {
-		p.t.Errorf("arm %s: %v", i.ask.Ref, err)
+		p.t.Errorf("activate %s: %v", i.ask.Ref, err)
 	}
-	i.armed = true
+	i.activated = true
 	if i.ask.Kind == sharing.ContainerInit {
-		return "armed, init"
+		return "activated, init"
 	}
 	return "armed"
 }
 
-// byCgroup is the grant that is leased to the cgroup.
+// byCgroup is the grant whose attachment has the cgroup.
 func (p *podPlayer) byCgroup(dir string) (ledger.Grant, bool) {
 	all := p.Store.Grants()
-	at := slices.IndexFunc(all, func(g ledger.Grant) bool { return g.Lease != nil && g.Lease.Cgroup == dir })
+	at := slices.IndexFunc(all, func(g ledger.Grant) bool { return g.Active != nil && g.Active.Cgroup == dir })
 	if at < 0 {
 		return ledger.Grant{}, false
 	}
 	return all[at], true
 }
 
-// leasedBefore reports whether the instance has its lease without an arm of ours.
-func (p *podPlayer) leasedBefore(i *instance) bool {
+// leasedBefore reports whether the instance has its attachment without an activate of ours.
+func (p *podPlayer) activeBefore(i *instance) bool {
 	g, ok := p.byCgroup(i.group.Dir)
-	return ok && g.Lease.ContainerID == i.id
+	return ok && g.Active.ContainerID == i.id
 }
 
 // stop ends an instance; its runtime removes the cgroup now or later.
@@ -360,7 +362,7 @@ func (p *podPlayer) exit() string {
 	}
 	i := all[p.rnd.IntN(len(all))]
 	p.stop(i)
-	if i.ask.Kind == sharing.ContainerInit && i.armed {
+	if i.ask.Kind == sharing.ContainerInit && i.activated {
 		i.pod.inits++
 	}
 	return "exit"
@@ -373,11 +375,11 @@ func (p *podPlayer) podGone() string {
 	}
 	m.gone = true
 	for _, ask := range m.asks { // most have ended by then, and it must not matter
-		if i := m.now[ask.Ref.Container]; i != nil && !i.ended && (!i.armed || p.rnd.IntN(3) > 0) {
+		if i := m.now[ask.Ref.Container]; i != nil && !i.ended && (!i.activated || p.rnd.IntN(3) > 0) {
 			p.stop(i)
 		}
 	}
-	p.PodGone("uid-" + m.name)
+	p.PodRemoved("uid-" + m.name)
 	return "pod gone"
 }
 
@@ -393,11 +395,11 @@ func (p *podPlayer) sandbox() string {
 		}
 	}
 	m.inits, m.assured = 0, false
-	switch err := p.ClaimPod(p.t.Context(), m.asks); {
+	switch err := p.ReservePod(p.t.Context(), m.asks); {
 	case err == nil:
 		m.assured = true
 	case !errors.Is(err, sharing.ErrExhausted):
-		p.t.Errorf("claim pod again: %v", err)
+		p.t.Errorf("grant pod again: %v", err)
 	}
 	return "sandbox created again"
 }
@@ -408,7 +410,7 @@ func (p *podPlayer) seen() []sharing.Seen {
 	for _, i := range p.instances(func(*instance) bool { return true }) {
 		s := i.container.seen()
 		if i.ended {
-			s.Running, s.PID, s.Gone = false, 0, true
+			s.Running, s.PID, s.Removed = false, 0, true
 		}
 		out = append(out, s)
 	}
@@ -426,9 +428,9 @@ func (p *podPlayer) crossCheck() string {
 	return "crosscheck"
 }
 
-// lostClaims applies a restart of the agent to the model. Grants that were not in the checkpoint yet are gone. Without
+// lostGrants applies a restart of the agent to the model. Grants that were not in the checkpoint yet are gone. Without
 // a checkpoint, all grants that no other source shows are gone.
-func (p *podPlayer) lostClaims(record bool) {
+func (p *podPlayer) lostGrants(record bool) {
 	for _, m := range p.pods {
 		m.assured = false
 		if record {
@@ -447,10 +449,10 @@ func (p *podPlayer) kill() string {
 		return "nothing"
 	}
 	i.make()
-	if !p.crashes(point, func() { _ = p.ArmContainer(p.t.Context(), i.calls()[0]) }) {
+	if !p.crashes(point, func() { _ = p.ActivateContainer(p.t.Context(), i.calls()[0]) }) {
 		return "nothing" // its cap was set already, or it is not known yet
 	}
-	p.lostClaims(false)
+	p.lostGrants(false)
 	return "killed at " + point
 }
 
@@ -461,7 +463,7 @@ func (p *podPlayer) loseRecord() string {
 		return "nothing"
 	}
 	p.lose()
-	p.lostClaims(true)
+	p.lostGrants(true)
 	p.witness(p.seen()...)
 	for _, i := range p.instances(func(i *instance) bool { return !i.ended && i.ask.Kind != sharing.ContainerInit }) {
 		i.pod.grant[i.ask.Ref.Container] = i.in.Grant
@@ -478,16 +480,16 @@ func (p *podPlayer) process() string {
 		return "process ended"
 	}
 	t := p.tenant()
-	id, err := p.Claim(p.t.Context(), t.Peer, "", gib(1+p.rnd.IntN(20)))
+	id, err := p.Reserve(p.t.Context(), t.Peer, "", gib(1+p.rnd.IntN(20)))
 	if err == nil {
-		_, err = p.Arm(p.t.Context(), t.Peer, id)
+		_, err = p.Activate(p.t.Context(), t.Peer, id)
 	}
 	if err != nil {
 		t.end()
 		if !errors.Is(err, sharing.ErrExhausted) {
 			p.t.Errorf("process: %v", err)
 		}
-		return "no room for a process"
+		return "not enough free for a process"
 	}
 	p.own = append(p.own, t)
 	return "process"
@@ -519,7 +521,7 @@ func (p *podPlayer) invariants() {
 			}
 		}
 	})
-	for _, i := range p.instances(func(i *instance) bool { return i.armed && !i.ended }) {
+	for _, i := range p.instances(func(i *instance) bool { return i.activated && !i.ended }) {
 		p.inForce(i, sum)
 	}
 	for _, g := range p.gpus {
@@ -529,13 +531,13 @@ func (p *podPlayer) invariants() {
 	}
 }
 
-// inForce requires that a running container has its lease, and at the driver exactly what it asked for. A
+// inForce requires that a running container has its attachment, and at the driver exactly what it asked for. A
 // whole GPU has no limit, so it is added to the sum.
 func (p *podPlayer) inForce(i *instance, sum map[sharing.GPURef]sharing.Bytes) {
 	p.t.Helper()
 	g, ok := p.byCgroup(i.group.Dir)
-	if !ok || g.Lease.ContainerID != i.id || g.Lease.Inode != i.group.Inode {
-		p.t.Errorf("%s runs, and its lease is %+v", i.ask.Ref, g.Lease)
+	if !ok || g.Active.ContainerID != i.id || g.Active.Inode != i.group.Inode {
+		p.t.Errorf("%s runs, and its attachment is %+v", i.ask.Ref, g.Active)
 		return
 	}
 	if !slices.Equal(g.InForce(), i.in.Placement) {
@@ -574,7 +576,7 @@ func (p *podPlayer) end() {
 	}
 	p.eventually("no grant is left", func() bool {
 		for _, n := range names {
-			p.PodGone("uid-" + n)
+			p.PodRemoved("uid-" + n)
 		}
 		p.Reconcile(p.t.Context())
 		return len(p.State(p.t.Context()).Grants) == 0

@@ -18,8 +18,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// The agent is killed at each point of an injection and an arm. The hook still waits; it asks the next agent
-// and is armed, with caps that were read back, whether the driver kept them or not.
+// The agent is killed at each point of an injection and an activate. The hook still waits; it asks the next agent
+// and is activated, with caps that were read back, whether the driver kept them or not.
 func TestAKillAtEachPoint(t *testing.T) {
 	for _, point := range []string{"inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm"} {
 		for name, reloaded := range map[string]bool{"": false, ", driver reloaded": true} {
@@ -28,10 +28,10 @@ func TestAKillAtEachPoint(t *testing.T) {
 				b.still()
 				other := b.run(b.app("other", "gpu-memory-gib:60"))
 				app := b.app("p", "gpu-memory-gib:40", "gpu-percent:10")
-				if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{app}); err != nil {
+				if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{app}); err != nil {
 					t.Fatal(err)
 				}
-				claim := b.leased(app, nil).Claim
+				grant := b.active(app, nil).Reservation
 				c := &container{b: b, ask: b.initc("p", "prepare", "gpu-memory-gib:30"), id: b.newID()}
 				inject := func() {
 					in, err := b.Inject(context.WithoutCancel(t.Context()), c.ask, c.id)
@@ -45,15 +45,15 @@ func TestAKillAtEachPoint(t *testing.T) {
 				} else {
 					inject()
 					c.make()
-					b.crash(point, func() { _ = b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
+					b.crash(point, func() { _ = b.ActivateContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
 				}
 				if reloaded {
 					b.caps.forget()
 					b.VerifyAll(t.Context())
 				}
 				// Before the container runtime reported anything, and before any other request.
-				if g := b.grant(app); g == nil || g.Claim.ID != claim.ID {
-					t.Fatalf("the claim is now %+v", g)
+				if g := b.grant(app); g == nil || g.ID != grant.ID {
+					t.Fatalf("the grant is now %+v", g)
 				}
 				b.check()
 				if point == "inject-after-record" { // the answer never arrived, and a runtime may go on without it
@@ -66,15 +66,15 @@ func TestAKillAtEachPoint(t *testing.T) {
 				if err := c.hooks(); err != nil {
 					t.Fatal(err)
 				}
-				b.leased(app, c)
-				c.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 30 * sharing.GiB})
+				b.active(app, c)
+				c.limits(map[sharing.GPURef]sharing.Bytes{grant.Placement[0].GPU: 30 * sharing.GiB})
 				if g := b.grant(app); len(g.InForce()) != 1 || g.InForce()[0].Memory != 30*sharing.GiB {
 					t.Errorf("enforced %+v", g.InForce())
 				}
 				other.limits(map[sharing.GPURef]sharing.Bytes{other.in.Placement[0].GPU: 60 * sharing.GiB})
 				c.exit()
 				a := b.run(app)
-				a.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 40 * sharing.GiB})
+				a.limits(map[sharing.GPURef]sharing.Bytes{grant.Placement[0].GPU: 40 * sharing.GiB})
 				b.check()
 				a.remove()
 				other.remove()
@@ -84,19 +84,23 @@ func TestAKillAtEachPoint(t *testing.T) {
 	}
 }
 
-// Killed after the record, and the container is gone when the next agent starts: the claim is held, and no
-// lease or cap is left.
+// Killed after the record, and the container is gone when the next agent starts: the grant is held, and no
+// attachment or cap is left.
 func TestAKillAndTheContainerIsGone(t *testing.T) {
 	for _, point := range []string{"hook-after-record", "hook-after-caps", "hook-after-arm"} {
 		t.Run(point, func(t *testing.T) {
 			b := newPodBench(t)
 			b.still()
 			c := b.inject(b.app("p", "gpu-memory-gib:40")).make()
-			b.crash(point, func() { _ = b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]); c.remove() })
+			b.crash(point, func() {
+				_ = b.ActivateContainer(context.WithoutCancel(t.Context()),
+					c.calls()[0])
+				c.remove()
+			})
 			c.remove()
 			b.still()
 			b.Reconcile(t.Context())
-			b.leased(c.ask, nil)
+			b.active(c.ask, nil)
 			b.check()
 			b.run(c.ask).remove()
 			b.gone("p")
@@ -111,24 +115,24 @@ func TestARestartUnderRunningPods(t *testing.T) {
 	runs := b.run(b.app("runs", "gpu-memory-gib:30"))
 	ends := b.run(b.app("ends", "gpu-memory-gib:30"))
 	waits := b.inject(b.app("waits", "gpu-memory-gib:30")).make()
-	claimed := b.app("claimed", "gpu:1")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{claimed}); err != nil {
+	reserved := b.app("claimed", "gpu:1")
+	if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{reserved}); err != nil {
 		t.Fatal(err)
 	}
-	b.inject(claimed) // and so it is on record
+	b.inject(reserved) // and so it is on record
 	back := b.run(b.app("back", "gpu-percent:50"))
 	back.exit()
-	b.eventually("it is in back-off", func() bool { return b.grant(back.ask).Lease == nil })
+	b.eventually("it is in back-off", func() bool { return b.grant(back.ask).Active == nil })
 	before := b.State(t.Context())
 	b.restart(stop, ends.remove)
-	b.eventually("the lease that ended meanwhile ends", func() bool { return b.grant(ends.ask).Lease == nil })
+	b.eventually("the attachment that ended meanwhile ends", func() bool { return b.grant(ends.ask).Active == nil })
 	after := b.State(t.Context())
 	for i, g := range after.GPUs {
 		if w := before.GPUs[i]; g.Granted != w.Granted || g.GrantedPercent != w.GrantedPercent {
 			t.Errorf("GPU %d: %v granted, there were %v", i, g.Granted, w.Granted)
 		}
 	}
-	b.leased(runs.ask, runs)
+	b.active(runs.ask, runs)
 	runs.limits(map[sharing.GPURef]sharing.Bytes{runs.in.Placement[0].GPU: 30 * sharing.GiB})
 	if err := runs.hooks(); err != nil { // a hook of it whose answer was lost
 		t.Error(err)
@@ -138,10 +142,10 @@ func TestARestartUnderRunningPods(t *testing.T) {
 	}
 	again := b.run(back.ask)
 	if again.in.Grant != back.in.Grant {
-		t.Errorf("claim %s, and it was %s", again.in.Grant, back.in.Grant)
+		t.Errorf("grant %s, and it was %s", again.in.Grant, back.in.Grant)
 	}
-	if got := b.leased(claimed, nil); got.Claim.Level != sharing.LevelExclusive || !got.Claim.Placement[0].Whole {
-		t.Errorf("whole GPU is now %+v", got.Claim)
+	if got := b.active(reserved, nil); got.Level != sharing.LevelExclusive || !got.Placement[0].Whole {
+		t.Errorf("whole GPU is now %+v", got.Reservation)
 	}
 	b.check()
 	for _, c := range []*container{runs, waits, again} {
@@ -161,23 +165,23 @@ func TestARestartBetweenTwoInstances(t *testing.T) {
 	b.Reconcile(t.Context())
 	next := b.inject(ask)
 	b.still()
-	b.leased(ask, nil)
+	b.active(ask, nil)
 	b.Reconcile(t.Context())
 	if err := next.hooks(); err != nil {
 		t.Fatal(err)
 	}
-	b.leased(ask, next)
+	b.active(ask, next)
 	next.remove()
 	b.gone("p")
 }
 
-// The machine was booted: kubelet starts the pods' containers again, with their claims where they were.
+// The machine was booted: kubelet starts the pods' containers again, with their grants where they were.
 func TestPodsOverABoot(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	share, whole := b.run(b.app("share", "gpu-memory-gib:30")), b.run(b.app("whole", "gpu:1"))
 	p := b.tenant()
-	b.lease(p, "own", gib(10))
+	b.activate(p, "own", gib(10))
 	held := map[string]sharing.Placement{"share": share.in.Placement, "whole": whole.in.Placement}
 	old := share.p.PID
 	for _, c := range []*container{share, whole} {
@@ -188,7 +192,7 @@ func TestPodsOverABoot(t *testing.T) {
 		b.Reconcile(t.Context())
 		return len(b.State(t.Context()).Grants) == 2
 	})
-	// As a record of the moment before: with leases. A cgroup of the next boot may have the name and the inode
+	// As a record of the moment before: with attachments. A cgroup of the next boot may have the name and the inode
 	// of one of this.
 	share, whole = b.run(share.ask), b.run(whole.ask)
 	b.opt.BootID = "the next boot"
@@ -196,15 +200,15 @@ func TestPodsOverABoot(t *testing.T) {
 	whole.remove()
 	b.still()
 	if n := len(b.State(t.Context()).Grants); n != 2 {
-		t.Errorf("%d claims", n)
+		t.Errorf("%d grants", n)
 	}
-	b.leased(share.ask, nil)
-	b.leased(whole.ask, nil)
+	b.active(share.ask, nil)
+	b.active(whole.ask, nil)
 	// The ids of the other boot mean nothing.
-	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: share.id, PID: old}), sharing.ErrNotFound)
+	refused(t, b.ActivateContainer(t.Context(), sharing.HookCall{ContainerID: share.id, PID: old}), sharing.ErrNotFound)
 	share.remove()
 	b.witness()
-	for _, ask := range []sharing.ContainerAsk{share.ask, whole.ask} {
+	for _, ask := range []sharing.ContainerRequest{share.ask, whole.ask} {
 		c := b.run(ask)
 		if got, want := c.in.Placement, held[ask.Ref.Pod]; len(got) != 1 || got[0] != want[0] {
 			t.Errorf("%s is on %+v, and was on %+v", ask.Ref, got, want)
@@ -222,26 +226,26 @@ func TestAPodForgottenWhileNoAgentRan(t *testing.T) {
 	c.remove()
 	b.still()
 	b.Reconcile(t.Context())
-	if got := containersOf(b.PodClaims()); len(got) != 1 {
-		t.Errorf("claims of %v: the end of the pod was not reported", got)
+	if got := containersOf(b.PodGrants()); len(got) != 1 {
+		t.Errorf("grants of %v: the end of the pod was not reported", got)
 	}
 	b.gone("p")
 }
 
 // The GPU of a grant left the machine while it was off. The grant stays visible, and its container cannot be activated
 // without it.
-func TestARestoredClaimWithoutItsGPU(t *testing.T) {
+func TestARestoredGrantWithoutItsGPU(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	c := b.inject(b.app("p", "gpu-memory-gib:30"))
 	gone := c.in.Placement[0].GPU
 	b.gpus = b.gpus[1:]
 	b.still()
-	if b.leased(c.ask, nil).Claim.Placement[0].GPU != gone {
+	if b.active(c.ask, nil).Placement[0].GPU != gone {
 		t.Error("moved")
 	}
 	if err := c.hooks(); err == nil {
-		t.Error("armed on a GPU that is not there")
+		t.Error("activated on a GPU that is not there")
 	}
 	if b.caps.count() != 0 {
 		t.Error("a limit is set")
@@ -299,9 +303,9 @@ func TestManyContainersAtOnce(t *testing.T) {
 	if n := writes(); n != 2 {
 		t.Errorf("%d writes of the record for %d injections that waited for one disk", n, pods)
 	}
-	at(func(c *container) error { return b.ArmContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
+	at(func(c *container) error { return b.ActivateContainer(context.WithoutCancel(t.Context()), c.calls()[0]) })
 	if n := writes(); n != 2 {
-		t.Errorf("%d writes of the record for %d arms that waited for one disk", n, pods)
+		t.Errorf("%d writes of the record for %d activates that waited for one disk", n, pods)
 	}
 	b.check()
 	onRecord := map[string]bool{}
@@ -310,7 +314,7 @@ func TestManyContainersAtOnce(t *testing.T) {
 	}
 	sum := map[sharing.GPURef]sharing.Bytes{}
 	for _, c := range all {
-		b.leased(c.ask, c)
+		b.active(c.ask, c)
 		f := c.in.Placement[0]
 		c.limits(map[sharing.GPURef]sharing.Bytes{f.GPU: sharing.GiB})
 		sum[f.GPU] += f.Memory
@@ -326,7 +330,7 @@ func TestManyContainersAtOnce(t *testing.T) {
 	// A restart finds all of them.
 	b.still()
 	for _, c := range all {
-		b.leased(c.ask, c)
+		b.active(c.ask, c)
 	}
 	var names []string
 	for _, c := range all {
@@ -336,10 +340,10 @@ func TestManyContainersAtOnce(t *testing.T) {
 	writes()
 	b.Reconcile(t.Context())
 	if n := writes(); n != 1 {
-		t.Errorf("%d writes of the record for %d leases that ended at once", n, pods)
+		t.Errorf("%d writes of the record for %d attachments that ended at once", n, pods)
 	}
 	for _, c := range all {
-		b.leased(c.ask, nil)
+		b.active(c.ask, nil)
 	}
 	b.gone(names...)
 }

@@ -27,16 +27,16 @@ func newPreloadedPods(t *testing.T, pool config.Pool) *guarded {
 // priorities are the classes that the pacer received, by pod.
 func (g *guarded) priorities() map[string]int {
 	g.t.Helper()
-	_, leases := g.bench.pacing().Leases()
+	_, attachments := g.bench.pacing().Attachments()
 	by := map[compute.ID]int{}
-	for _, l := range leases {
+	for _, l := range attachments {
 		by[l.Grant.ID] = l.Grant.Priority
 	}
 	out := map[string]int{}
 	for _, s := range g.bench.State(g.t.Context()).Grants {
-		out[s.Claim.Owner.PodName] = by[compute.ID(s.Claim.ID)]
-		if int(s.Compute.Priority) != by[compute.ID(s.Claim.ID)] {
-			g.t.Errorf("%s: shown as %+v, paced by %d", s.Claim.Owner.PodName, s.Compute, by[compute.ID(s.Claim.ID)])
+		out[s.Owner.PodName] = by[compute.ID(s.ID)]
+		if int(s.Compute.Priority) != by[compute.ID(s.ID)] {
+			g.t.Errorf("%s: shown as %+v, paced by %d", s.Owner.PodName, s.Compute, by[compute.ID(s.ID)])
 		}
 	}
 	return out
@@ -64,9 +64,9 @@ func TestPriorityOfTime(t *testing.T) {
 			ask.Request.Profile = "urgent"
 		}
 		all = append(all, g.run(ask))
-		if pod == "late" { // its pod was not known when its claim was made
+		if pod == "late" { // its pod was not known when its grant was made
 			ask.Priority = 300
-			if err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
+			if err := g.bench.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -142,7 +142,7 @@ func TestRaisedLimitIsFoundLater(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:10")
 	c := b.run(ask)
 	own := c.in.Placement[0].GPU
-	id := b.grant(ask).Claim.ID
+	id := b.grant(ask).ID
 	b.VerifyRunning(t.Context(), id)
 	c.raise(own)
 	b.VerifyAll(t.Context()) // as after a driver's restart
@@ -174,14 +174,14 @@ func TestReadBackWaitsForAResize(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:10")
 	c := b.run(ask)
 	g := b.grant(ask)
-	if err := b.Store.Note(func(l *ledger.Ledger) error { return l.Begin(g.Claim.ID, ledger.Resizing) }); err != nil {
+	if err := b.Store.UpdateLater(func(l *ledger.Ledger) error { return l.Begin(g.ID, ledger.Resizing) }); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := b.ReadLimits(ctx, c.id)
 	refused(t, err, sharing.ErrUnavailable)
-	_ = b.Store.Note(func(l *ledger.Ledger) error { l.Done(g.Claim.ID); return nil })
+	_ = b.Store.UpdateLater(func(l *ledger.Ledger) error { l.Done(g.ID); return nil })
 	if err := b.starting(c); err != nil {
 		t.Error(err)
 	}
@@ -213,9 +213,9 @@ func TestGPUThatAnswersAgainAtTheStart(t *testing.T) {
 }
 
 // state is what the node shows of the container's grant.
-func (b *bench) state(ask sharing.ContainerAsk) status.Grant {
+func (b *bench) state(ask sharing.ContainerRequest) status.Grant {
 	b.t.Helper()
-	s, ok := b.Grant(b.grant(ask).Claim.ID)
+	s, ok := b.Grant(b.grant(ask).ID)
 	if !ok {
 		b.t.Fatal("no grant")
 	}

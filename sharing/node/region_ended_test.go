@@ -42,7 +42,7 @@ func TestUpkeepOfEndedProcesses(t *testing.T) {
 	g.driver.silent = nil
 	check("when it answers to a new agent", sharing.GiB/2, 3*sharing.GiB)
 	g.holds(held[1])
-	check("when nobody keeps it", sharing.GiB/2, sharing.GiB/2)
+	check("when no one keeps it", sharing.GiB/2, sharing.GiB/2)
 	if g.seen.uncounted != 0 {
 		t.Errorf("%d processes are said not to count", g.seen.uncounted)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // What the library holds changes live, never below what the driver says is held, and stays over a restart.
-func TestLimitOfALeaseOfTheLibrary(t *testing.T) {
+func TestLimitOfAAttachmentOfTheLibrary(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
 	limit := func(want sharing.Bytes) {
@@ -41,7 +41,7 @@ func TestLimitOfALeaseOfTheLibrary(t *testing.T) {
 		}
 		g.restartPreloading()
 		limit(want)
-		if got := g.shown().Claim.Placement[0].Memory; got != want*sharing.GiB {
+		if got := g.shown().Placement[0].Memory; got != want*sharing.GiB {
 			t.Errorf("killed at %s: booked %s, want %dGiB", point, got, want)
 		}
 	}
@@ -62,16 +62,16 @@ func TestABurstOfTheLibrary(t *testing.T) {
 	g.bench.opt.Config = conf
 	g.restartPreloading()
 	p := g.tenant()
-	a := g.lease(p, "", g.bursting(10))
+	a := g.activate(p, "", g.bursting(10))
 	g.bench.loans.Balance(t.Context())
 	g.holds(gibs(p, 15))
-	late := g.lease(g.tenant(), "", g.plainly(60))
+	late := g.activate(g.tenant(), "", g.plainly(60))
 	for range 2 {
 		if u := g.usage(a); u.Limit != 19*sharing.GiB {
 			t.Errorf("the enforced cap is %s, want 19GiB", u.Limit)
 		}
 		if v := g.bench.State(t.Context()).GPUs[0]; v.Burst != 9*sharing.GiB || v.Granted != 70*sharing.GiB {
-			t.Errorf("granted %s, lent %s", v.Granted, v.Burst)
+			t.Errorf("granted %s, burst %s", v.Granted, v.Burst)
 		}
 		g.restartPreloading()
 	}

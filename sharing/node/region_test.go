@@ -63,19 +63,19 @@ const (
 )
 
 // counts says what a process counts of the first GPU, in its slot, as the library in it would.
-func (g *guarded) counts(a lifecycle.Armed, slot int, p *tenant, held sharing.Bytes) {
+func (g *guarded) counts(a lifecycle.Activated, slot int, p *tenant, held sharing.Bytes) {
 	g.t.Helper()
 	g.countsWaiting(a, slot, p, held, 0)
 }
 
 // countsWaiting is counts of which a part is for a context that is there.
-func (g *guarded) countsWaiting(a lifecycle.Armed, slot int, p *tenant, held, waiting sharing.Bytes) {
+func (g *guarded) countsWaiting(a lifecycle.Activated, slot int, p *tenant, held, waiting sharing.Bytes) {
 	g.t.Helper()
 	start, err := process.StartOf(p.PID)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFileName), os.O_RDWR, 0)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func (g *guarded) countsWaiting(a lifecycle.Armed, slot int, p *tenant, held, wa
 	add(64, uint64(held))
 }
 
-func (g *guarded) usage(a lifecycle.Armed) libkerf.Usage {
+func (g *guarded) usage(a lifecycle.Activated) libkerf.Usage {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
@@ -107,7 +107,7 @@ func (g *guarded) usage(a lifecycle.Armed) libkerf.Usage {
 	return open.Usage()[0]
 }
 
-func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
+func TestAAttachmentOfTheLibraryHasARegion(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
 	dir := filepath.Join(g.bench.opt.Client.Dir, string(a.ID))
@@ -142,11 +142,11 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 func TestPreloadingByEnvironment(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p := g.tenant()
-	id, err := g.bench.Claim(t.Context(), p.Peer, "", gib(1))
+	id, err := g.bench.Reserve(t.Context(), p.Peer, "", gib(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := g.bench.ArmWith(t.Context(), p.Peer, id, lifecycle.ArmOptions{NoPreloadFile: true})
+	a, err := g.bench.ActivateWith(t.Context(), p.Peer, id, lifecycle.ActivateOptions{NoPreloadFile: true})
 	if err != nil || slices.ContainsFunc(a.Mounts,
 		func(m sharing.Mount) bool { return m.Target == "/etc/ld.so.preload" }) {
 		t.Errorf("%v, %v", err, a.Mounts)
@@ -163,7 +163,7 @@ func TestUpkeep(t *testing.T) {
 	p, a := g.share(4)
 	gone, b := g.share(4)
 	g.counts(a, 0, p, sharing.GiB)
-	g.counts(a, 1, gone, sharing.GiB) // not of this lease: counts for nothing
+	g.counts(a, 1, gone, sharing.GiB) // not of this attachment: counts for nothing
 	g.holds(gpudriver.ProcessUse{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}, gibs(gone, 2))
 	for range 2 {
 		g.bench.upkeep(t.Context())
@@ -187,7 +187,7 @@ func TestUpkeep(t *testing.T) {
 		t.Errorf("left after its end: %+v", u)
 	}
 	if _, c := g.share(2); g.usage(c).Context != libkerf.UnknownContext {
-		t.Errorf("to put aside in a lease that is new: %+v", g.usage(c))
+		t.Errorf("to put aside in an attachment that is new: %+v", g.usage(c))
 	}
 }
 
@@ -207,7 +207,7 @@ func TestUpkeepTakesContextsOver(t *testing.T) {
 		t.Errorf("afterwards: %+v", u)
 	}
 	if u := g.usage(a); u.Least != 3*sharing.GiB/4 {
-		t.Errorf("the least that a context of this lease took: %+v", u)
+		t.Errorf("the least that a context of this attachment took: %+v", u)
 	}
 	if _, b := g.share(2); g.usage(b).Context != libkerf.UnknownContext || g.usage(b).Least != 0 {
 		t.Errorf("what others are to put aside: %+v", g.usage(b))
@@ -236,9 +236,9 @@ func TestUncountedProcesses(t *testing.T) {
 			g.bench.upkeep(t.Context())
 			for _, s := range g.bench.State(t.Context()).Grants {
 				switch {
-				case s.Claim.ID == other.ID && s.Level != sharing.LevelUserspace:
+				case s.ID == other.ID && s.Level != sharing.LevelUserspace:
 					t.Errorf("the neighbour is %v: %q", s.Level, s.LevelReason)
-				case s.Claim.ID == a.ID &&
+				case s.ID == a.ID &&
 					(s.Level != tt.level || !strings.Contains(s.LevelReason, lifecycle.Numbers([]int{p.PID}))):
 					t.Errorf("%v: %q", s.Level, s.LevelReason)
 				}
@@ -265,7 +265,7 @@ func TestASpoiltRegion(t *testing.T) {
 			g := newPreloaded(t, both)
 			_, a := g.share(4)
 			dir := g.bench.regionOf(string(a.ID))
-			if err := os.Remove(filepath.Join(dir, libkerf.UsageFile)); err != nil {
+			if err := os.Remove(filepath.Join(dir, libkerf.UsageFileName)); err != nil {
 				t.Fatal(err)
 			}
 			if restart {
@@ -275,7 +275,7 @@ func TestASpoiltRegion(t *testing.T) {
 			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "damaged") {
 				t.Errorf("%v: %q", s.Level, s.LevelReason)
 			}
-			if _, err := os.Stat(filepath.Join(dir, libkerf.UsageFile)); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, libkerf.UsageFileName)); err == nil {
 				t.Error("it was created again")
 			}
 		})
@@ -292,8 +292,8 @@ func TestWhoCannotMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if by := placed.Enforced; by.Backend != sharing.BackendReactive ||
-		!strings.Contains(by.Why, "libkerf: no CAP_SYS_ADMIN") {
-		t.Errorf("%v: %q", by.Backend, by.Why)
+		!strings.Contains(by.Reason, "libkerf: no CAP_SYS_ADMIN") {
+		t.Errorf("%v: %q", by.Backend, by.Reason)
 	}
 	req := gib(1)
 	req.MinLevel = sharing.LevelUserspace
@@ -319,7 +319,7 @@ func TestRegionsOfNobody(t *testing.T) {
 	}
 }
 
-// Without the record a lease of a process is rebuilt from its region: cgroup and limits are root's alone.
+// Without the record an attachment of a process is rebuilt from its region: cgroup and limits are root's alone.
 func TestARegionWithoutARecord(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(3)
@@ -327,11 +327,11 @@ func TestARegionWithoutARecord(t *testing.T) {
 	g.bench.loseRecord()
 	g.restartPreloading()
 	s := g.shown()
-	if s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelUserspace || !s.Claim.Recovered ||
+	if s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelUserspace || !s.Recovered ||
 		!strings.Contains(s.LevelReason, "its region") {
 		t.Errorf("%v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
-	if f := s.Claim.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].Ref() || f[0].Memory != 3*sharing.GiB {
+	if f := s.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].Ref() || f[0].Memory != 3*sharing.GiB {
 		t.Errorf("%+v", f)
 	}
 	g.bench.upkeep(t.Context())
@@ -379,20 +379,20 @@ func TestContainersOfTheLibrary(t *testing.T) {
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			break
 		} else if i > 1000 {
-			t.Fatal("the region outlives its lease")
+			t.Fatal("the region outlives its attachment")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	again := b.run(ask)
-	if _, err := os.Stat(filepath.Join(b.regionOf(again.in.Grant), libkerf.UsageFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(b.regionOf(again.in.Grant), libkerf.UsageFileName)); err != nil {
 		t.Errorf("of the next instance: %v", err)
 	}
 	again.remove()
 	b.gone("p")
 }
 
-// The limit of a lease changes while its programs run, and never below what they hold.
-func TestLimitOfALibraryLease(t *testing.T) {
+// The limit of an attachment changes while its programs run, and never below what they hold.
+func TestLimitOfALibraryAttachment(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
 	g.holds(gibs(p, 3))

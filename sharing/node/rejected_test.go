@@ -28,7 +28,7 @@ func TestFunctionsThatLibkerfDoesNotKnow(t *testing.T) {
 	if warned() {
 		t.Error("a warning before a program asked")
 	}
-	usage, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), os.O_WRONLY, 0)
+	usage, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFileName), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

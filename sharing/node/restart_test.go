@@ -41,26 +41,26 @@ func (b *bench) started() (stop func()) {
 	return b.loops()
 }
 
-func TestRestartKeepsLeases(t *testing.T) {
+func TestRestartKeepsAttachments(t *testing.T) {
 	b := newBench(t)
 	stop := b.started()
 	stays, goes := b.tenant(), b.tenant()
-	kept := b.lease(stays, "stays", sharing.Request{Memory: 10 * sharing.GiB, Percent: 25, GPUs: 1})
-	b.lease(goes, "goes", gib(20))
+	kept := b.activate(stays, "stays", sharing.Request{Memory: 10 * sharing.GiB, Percent: 25, GPUs: 1})
+	b.activate(goes, "goes", gib(20))
 	b.restart(stop, goes.end)
 
 	b.eventually("the one whose process ended is gone", func() bool { return len(b.State(t.Context()).Grants) == 1 })
 	g := b.State(t.Context()).Grants[0]
-	if g.Claim.ID != kept.ID || g.Claim.Name != "stays" || g.Claim.Recovered || g.Level != sharing.LevelDriver ||
-		g.Claim.Owner.UID != 1000 || g.Claim.Placement[0].Memory != 10*sharing.GiB ||
-		g.Claim.Placement[0].Percent != 25 {
+	if g.ID != kept.ID || g.Name != "stays" || g.Recovered || g.Level != sharing.LevelDriver ||
+		g.Owner.UID != 1000 || g.Placement[0].Memory != 10*sharing.GiB ||
+		g.Placement[0].Percent != 25 {
 		t.Errorf("restored %+v", g)
 	}
-	if _, err := b.Claim(t.Context(), b.tenant().Peer, "stays", gib(1)); !errors.Is(err, sharing.ErrConflict) {
+	if _, err := b.Reserve(t.Context(), b.tenant().Peer, "stays", gib(1)); !errors.Is(err, sharing.ErrConflict) {
 		t.Errorf("the name of a restored grant was given again: %v", err)
 	}
 	stays.end()
-	b.eventually("the restored lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+	b.eventually("the restored attachment ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
 	b.empty()
 }
 
@@ -78,8 +78,8 @@ func TestLostRecord(t *testing.T) {
 			b := newBench(t)
 			stop := b.started()
 			p, q := b.tenant(), b.tenant()
-			share := b.lease(p, "share", gib(10))
-			whole := b.lease(q, "whole", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
+			share := b.activate(p, "share", gib(10))
+			whole := b.activate(q, "whole", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
 			b.restart(stop, func() {
 				if err := errors.Join(lose(b.opt.RecordPath),
 					lose(checkpoint.PreviousPath(b.opt.RecordPath))); err != nil {
@@ -91,11 +91,11 @@ func TestLostRecord(t *testing.T) {
 				t.Fatalf("%d grants found again", len(s.Grants))
 			}
 			for _, g := range s.Grants {
-				f := g.Claim.Placement
-				switch g.Claim.ID {
+				f := g.Placement
+				switch g.ID {
 				case share.ID:
 					if len(f) != 1 || f[0].GPU != share.Own[0].Ref() || f[0].Memory != 10*sharing.GiB ||
-						g.Level != sharing.LevelDriver || !g.Claim.Recovered {
+						g.Level != sharing.LevelDriver || !g.Recovered {
 						t.Errorf("share %+v", g)
 					}
 				case whole.ID:
@@ -113,7 +113,7 @@ func TestLostRecord(t *testing.T) {
 	}
 }
 
-func TestARecordOfAnotherBootIsNoLease(t *testing.T) {
+func TestARecordOfAnotherBootIsNoAttachment(t *testing.T) {
 	b := newBench(t)
 	data, err := record.Encode(record.Record{BootID: "an earlier boot", Grants: []record.Grant{{
 		ID: "k-old", Level: "driver", Cgroup: filepath.Join(b.opt.Cgroups.Mount, b.opt.Parent, "k-old"), Inode: 1,
@@ -148,8 +148,8 @@ func TestCapsArePutBack(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	a := b.lease(p, "", gib(10))
-	dir := b.State(t.Context()).Grants[0].Lease.Cgroup
+	a := b.activate(p, "", gib(10))
+	dir := b.State(t.Context()).Grants[0].Active.Cgroup
 	b.Detach("driver unloaded")
 	if g := b.State(t.Context()).Grants; len(g) != 1 || g[0].Level != sharing.LevelUnknown {
 		t.Errorf("without a driver: %+v", g)
@@ -180,7 +180,7 @@ func TestCapsArePutBack(t *testing.T) {
 func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 	b := newBench(t)
 	b.start()
-	a := b.lease(b.tenant(), "", gib(10))
+	a := b.activate(b.tenant(), "", gib(10))
 	g := b.State(t.Context()).Grants[0]
 	var other sharing.GPURef
 	for _, gpu := range b.State(t.Context()).GPUs {
@@ -190,7 +190,7 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 	}
 	b.caps.set(func() { b.caps.broken = other })
 	b.VerifyAll(t.Context())
-	limit, _, err := b.caps.Read(t.Context(), g.Lease.Cgroup, a.Own[0].Ref())
+	limit, _, err := b.caps.Read(t.Context(), g.Active.Cgroup, a.Own[0].Ref())
 	if err != nil || limit != 10*sharing.GiB {
 		t.Errorf("the program may hold %v of its GPU, %v: want its cap", limit, err)
 	}
@@ -216,7 +216,7 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 func TestNoStalePicture(t *testing.T) {
 	b := newBench(t)
 	b.start()
-	b.lease(b.tenant(), "", gib(10))
+	b.activate(b.tenant(), "", gib(10))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s := b.State(gone); !s.GPUs[0].UsedKnown {
@@ -236,7 +236,7 @@ func TestALostGPUKeepsItsGrantsAndTakesNoMore(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	a := b.lease(p, "", gib(10))
+	a := b.activate(p, "", gib(10))
 	b.SetHealth(a.Own[0].UUID, sharing.HealthLost, "XID 79")
 	g := b.State(t.Context()).Grants[0]
 	if g.Health != sharing.HealthLost {
@@ -244,9 +244,9 @@ func TestALostGPUKeepsItsGrantsAndTakesNoMore(t *testing.T) {
 	}
 	req := gib(1)
 	req.UUIDs = []sharing.GPUID{a.Own[0].UUID}
-	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", req); err == nil {
-		t.Error("a lost GPU took a claim")
+	if _, err := b.Reserve(t.Context(), b.tenant().Peer, "", req); err == nil {
+		t.Error("a lost GPU took a grant")
 	}
 	b.SetHealth(a.Own[0].UUID, sharing.HealthOK, "")
-	b.lease(b.tenant(), "", req)
+	b.activate(b.tenant(), "", req)
 }

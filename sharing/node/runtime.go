@@ -14,16 +14,16 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
-	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/throttle"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/lists"
+	"github.com/kerf-gpu/kerf/sharing/node/burst"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/handles"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
-	"github.com/kerf-gpu/kerf/sharing/node/lending"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
@@ -45,7 +45,7 @@ type Runtime struct {
 	// changed wakes Watch.
 	changed *changes
 	// loans has a separate lock, which is taken before the lock of a grant's caps and before that of the store.
-	loans   *lending.Lender
+	loans   *burst.Manager
 	sampler *observe.Sampler
 }
 
@@ -70,9 +70,9 @@ func New(opt Options) *Runtime {
 	r.Allocatable, r.Took = r.settings.Allocatable, r.Modes.TookInventory
 	r.Reserver.Settings, r.Place, r.Unplaced = r.settings, r.placing, &unplaced.Pods{}
 	r.NewID, r.Reserver.NoMPSForPods = opt.NewID, opt.NoMPSForPods
-	r.loans = &lending.Lender{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce,
+	r.loans = &burst.Manager{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce,
 		Now: time.Now}
-	r.Recaller, r.Reserver.Loans = r.loans, r.loans
+	r.Recaller, r.Reserver.BurstMemory = r.loans, r.loans
 	r.Conditions.Set(conditions.Driver, "no driver has been found yet")
 	return r
 }
@@ -104,7 +104,7 @@ func (r *Runtime) core() lifecycle.Core {
 	}
 }
 
-// Run reconciles until ctx ends, then joins its watches. Leases stay as they are.
+// Run reconciles until ctx ends, then joins its watches. Attachments stay as they are.
 func (r *Runtime) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Releaser.Run(ctx) })
@@ -121,7 +121,9 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return newCounters(r).Run(ctx) })
 	g.Go(func() error { return r.Instances.Run(ctx) })
 	g.Go(func() error { return r.Modes.Run(ctx) })
-	g.Go(func() error { return (&pace.Pacer{Source: r.Libkerf.NewPacing(timeHost{r}), Log: r.Log}).Run(ctx) })
+	g.Go(func() error {
+		return (&throttle.Throttle{Source: r.Libkerf.NewPacing(timeHost{r}), Log: r.Log}).Run(ctx)
+	})
 	err := g.Wait()
 	r.Libkerf.Clean(ctx)
 	r.Store.Read(func(l store.Reader) {

@@ -25,19 +25,19 @@ func TestTwoPodsWithTheSameDevices(t *testing.T) {
 		t.Fatalf("the pod too many: %v", err)
 	}
 	for _, c := range all {
-		b.leased(c.ask, c)
+		b.active(c.ask, c)
 		c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 70 * sharing.GiB})
 	}
 	b.check()
 	first := all[0]
 	first.remove()
-	b.PodGone(first.ask.Ref.PodUID)
+	b.PodRemoved(first.ask.Ref.PodUID)
 	b.eventually("the first pod's end", func() bool {
 		b.Reconcile(t.Context())
 		return b.grant(first.ask) == nil
 	})
 	c := b.run(q)
-	b.leased(q, c)
+	b.active(q, c)
 	if got, want := c.in.Placement[0].GPU, first.in.Placement[0].GPU; got != want {
 		t.Errorf("it has %s, want %s, which is free", got, want)
 	}

@@ -21,7 +21,7 @@ type settingsNode struct{ r *Runtime }
 
 // View implements applied.Node. The caps of grants stay as they are: GPUs in use keep their settings.
 func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
-	_ = n.r.Store.Note(func(l *ledger.Ledger) error {
+	_ = n.r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if f(l.Grants(), n.Known()) && n.r.Driver.Get() != nil {
 			n.r.TakeInventory(l)
 		}

@@ -40,7 +40,7 @@ func byRule(index int, least sharing.Level, list ...sharing.Backend) config.GPUR
 func newRuled(t *testing.T, pool config.Pool) (*guarded, *fakeMPS) {
 	t.Helper()
 	g := newGuarded(t, pool)
-	m := &fakeMPS{users: map[string]MPSLease{}}
+	m := &fakeMPS{users: map[string]MPSAttachment{}}
 	g.bench.opt.MPS, g.bench.Runtime.MPS = m, m
 	g.mpsEverywhere()
 	return g, m
@@ -67,12 +67,12 @@ func (g *guarded) use(pool config.Pool) {
 	g.bench.apply(c, pool)
 }
 
-// on claims so much of one GPU and says what holds it.
+// on grants so much of one GPU and says what holds it.
 func (g *guarded) on(gpu int, req sharing.Request) (sharing.Backend, *tenant) {
 	g.t.Helper()
 	p := g.tenant()
 	req.UUIDs = []sharing.GPUID{g.gpus[gpu].UUID}
-	a := g.lease(p, "", req)
+	a := g.activate(p, "", req)
 	g.t.Cleanup(func() { p.end(); g.bench.Reconcile(g.t.Context()) })
 	return backendIn(g, a.ID), p
 }
@@ -100,7 +100,7 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	}
 	refused := gib(2)
 	refused.UUIDs = []sharing.GPUID{g.gpus[2].UUID}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", refused); !errors.Is(err, sharing.ErrUnsupported) ||
+	if _, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "", refused); !errors.Is(err, sharing.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "its pool's rules demand driver") {
 		t.Errorf("a share of a GPU that must be held by the driver: %v", err)
 	}
@@ -112,7 +112,7 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	}
 	both := gib(4)
 	both.GPUs, both.UUIDs = 2, []sharing.GPUID{g.gpus[1].UUID, g.gpus[2].UUID}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", both); !errors.Is(err, sharing.ErrUnsupported) {
+	if _, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "", both); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("a share of it and of another: %v", err)
 	}
 	books := g.bench.LedgerState()
@@ -249,7 +249,7 @@ func TestRuledBackendsRandom(t *testing.T) {
 		}
 		held := map[sharing.GPURef]string{}
 		for _, s := range g.bench.State(t.Context()).Grants {
-			id := s.Claim.Placement[0].GPU
+			id := s.Placement[0].GPU
 			if was, there := held[id]; there && was != fmt.Sprint(s.Backend) {
 				t.Fatalf("step %d: GPU %s has shares held by %s and %v", step, id, was, s.Backend)
 			}
@@ -272,7 +272,7 @@ func TestReserveChangesInPlace(t *testing.T) {
 	p := b.tenant()
 	req := gib(4)
 	req.UUIDs = []sharing.GPUID{b.gpus[0].UUID}
-	a := b.lease(p, "", req)
+	a := b.activate(p, "", req)
 	att, before := b.Runtime.Driver.Get(), b.Inventory()
 	running, _ := b.Grant(a.ID)
 	b.caps.set(func() { b.caps.fail, b.caps.silent = errors.New("a cap was set"), errors.New("a cap was read") })
@@ -302,9 +302,9 @@ func TestReserveChangesInPlace(t *testing.T) {
 	b.empty()
 }
 
-// Claims and reserves that change at the same time never grant more than there is: a reserve waits for each claim that
+// Grants and reserves that change at the same time never grant more than there is: a reserve waits for each grant that
 // came first.
-func TestClaimsWhileReservesChange(t *testing.T) {
+func TestGrantsWhileReservesChange(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	most := b.gpus[0].Memory.SubFloor(b.gpus[0].Reserved)
@@ -327,12 +327,12 @@ func TestClaimsWhileReservesChange(t *testing.T) {
 		name := fmt.Sprint("p", i)
 		ask := b.ask(name, "c", sharing.ContainerApp, "gpu-memory-gib:60")
 		ask.Request.MinLevel = sharing.LevelNone
-		if b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}) == nil {
+		if b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}) == nil {
 			granted++
 		}
 		b.Store.Read(func(l store.Reader) {
 			for _, v := range l.Overbooked() {
-				t.Errorf("GPU %d has %v granted, with a reserve of %v", v.GPU.Index, v.HeldMemory, v.GPU.Reserved)
+				t.Errorf("GPU %d has %v granted, with a reserve of %v", v.GPU.Index, v.GrantedMemory, v.GPU.Reserved)
 			}
 		})
 		b.gone(name)

@@ -47,7 +47,7 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
 		health[v.GPU.Ref()] = v.GPU.Health
-		g := status.GPU{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Burst: v.BurstMemory,
+		g := status.GPU{GPU: v.GPU, Granted: v.GrantedMemory, GrantedPercent: v.GrantedPercent, Burst: v.BurstMemory,
 			Utilization: -1}
 		if !v.GPU.Ref().IsInstance() {
 			g.MIGState, g.Turning = cut[v.GPU.UUID], outlooks[v.GPU.UUID]
@@ -74,9 +74,9 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 	}
 	for _, g := range at.Grants {
 		s.Grants = append(s.Grants, r.grantState(l, g, p, health))
-		for _, f := range g.Claim.Placement {
-			if use, ended := p.Ended[observe.Key{Grant: g.Claim.ID, GPU: f.GPU}]; ended {
-				s.Warnings = append(s.Warnings, use.Sentence(g.Claim.ID, gpuOf(l, f.GPU).Index))
+		for _, f := range g.Placement {
+			if use, ended := p.Ended[observe.Key{Grant: g.ID, GPU: f.GPU}]; ended {
+				s.Warnings = append(s.Warnings, use.Sentence(g.ID, gpuOf(l, f.GPU).Index))
 			}
 		}
 		s.Warnings = append(s.Warnings, r.beyond(l, g, p)...)
@@ -85,7 +85,7 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 }
 
 // Grant is one grant as State shows it, without asking the driver for its use.
-func (r *Runtime) Grant(id ledger.ClaimID) (out status.Grant, ok bool) {
+func (r *Runtime) Grant(id ledger.GrantID) (out status.Grant, ok bool) {
 	r.Store.Read(func(l store.Reader) {
 		var g ledger.Grant
 		if g, ok = l.Get(id); !ok {
@@ -102,9 +102,9 @@ func (r *Runtime) Grant(id ledger.ClaimID) (out status.Grant, ok bool) {
 
 func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample,
 	health map[sharing.GPURef]sharing.Health) status.Grant {
-	id, way := g.Claim.ID, backend.PropertiesOf(g.Claim.Backend)
+	id, way := g.ID, backend.PropertiesOf(g.Backend)
 	f := status.Facts{
-		Found: r.Guard.Of(id), Shared: jointWhy(l, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]),
+		Found: r.Guard.Of(id), Shared: jointWhy(l, g), Started: lifecycle.StartedReason(g, p.PIDs[id]),
 		ManagedMemory: r.settings.Pool().ManagedMemory,
 		NoDriver:      r.Driver.Get() == nil, Speaker: speaker(l, g),
 	}
@@ -112,17 +112,17 @@ func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample,
 	if level, why, less := r.weaker(l, g); less {
 		f.Weaker = &status.Weaker{Level: level, Reason: why}
 	}
-	for _, fr := range g.Claim.Placement {
+	for _, fr := range g.Placement {
 		on := health[fr.GPU]
 		if o, is := r.Health.Fault(fr); is {
 			on = status.Worse(on, o.Health)
 		}
 		f.Health = append(f.Health, on)
 	}
-	if g.Lease == nil {
+	if g.Active == nil {
 		return status.GrantOf(g, f, p)
 	}
-	f.Instance = r.InstanceLost(l, g.Claim)
+	f.Instance = r.InstanceLost(l, g.Reservation)
 	if way.Served {
 		f.Fault = r.BackendOf(g, r.Driver.Get()).Check(lifecycle.GrantOf(l, g)).Unknown
 	}
@@ -131,21 +131,21 @@ func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample,
 	}
 	if way.Counts {
 		f.Time = status.TimeFacts{Rule: r.settings.Pool().ComputePolicy.String(), Priority: r.priorityOf(g)}
-		f.Time.Times, f.Time.Unlimited = r.Libkerf.TimeOf(string(id), g.Claim.Placement) // of all that share its cap
+		f.Time.Times, f.Time.Unlimited = r.Libkerf.TimeOf(string(id), g.Placement) // of all that share its cap
 	}
 	return status.GrantOf(g, f, p)
 }
 
 // priorityOf is the class of a grant: its profile's, else its pod's.
 func (r *Runtime) priorityOf(g ledger.Grant) int32 {
-	return r.settings.Config().PriorityOf(g.Claim.Request.Profile, g.Claim.Priority)
+	return r.settings.Config().PriorityOf(g.Request.Profile, g.Priority)
 }
 
 // beyond are warnings of a grant that holds more than its cap.
 func (r *Runtime) beyond(l store.Reader, g ledger.Grant, p observe.Sample) []string {
-	if speaker(l, g) != g.Claim.ID {
+	if speaker(l, g) != g.ID {
 		return nil
 	}
-	watched := backend.PropertiesOf(g.Claim.Backend).Watch == backend.WatchListed && watches(l, r, g)
+	watched := backend.PropertiesOf(g.Backend).Watch == backend.WatchListed && watches(l, r, g)
 	return status.Beyond(g, watched, p, func(gpu sharing.GPURef) int { return gpuOf(l, gpu).Index })
 }

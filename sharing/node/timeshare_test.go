@@ -17,23 +17,23 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
-	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/throttle"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// part is a lease with a percent of the first GPU.
-func (g *guarded) part(percent sharing.Percent) (*tenant, lifecycle.Armed) {
+// part is an attachment with a percent of the first GPU.
+func (g *guarded) part(percent sharing.Percent) (*tenant, lifecycle.Activated) {
 	g.t.Helper()
 	req := gib(4)
 	req.UUIDs, req.Percent = []sharing.GPUID{g.gpus[0].UUID}, percent
 	p := g.tenant()
-	return p, g.bench.lease(p, "", req)
+	return p, g.bench.activate(p, "", req)
 }
 
 // counted is what the region says of the percent, and its budget.
-func (g *guarded) counted(a lifecycle.Armed) libkerf.Budget {
+func (g *guarded) counted(a lifecycle.Activated) libkerf.TokenBucket {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
@@ -48,9 +48,9 @@ func (g *guarded) counted(a lifecycle.Armed) libkerf.Budget {
 }
 
 // percents are the grants' percents as the pacer receives them.
-func percents(leases []pace.Lease) map[compute.ID]sharing.Percent {
+func percents(attachments []throttle.Attachment) map[compute.ID]sharing.Percent {
 	out := map[compute.ID]sharing.Percent{}
-	for _, l := range leases {
+	for _, l := range attachments {
 		out[l.Grant.ID] = l.Grant.Percent
 	}
 	return out
@@ -62,10 +62,10 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	shares := g.bench.pacing()
 	_, idle := g.part(0)
-	if mode, leases := shares.Leases(); mode != compute.Fair || len(leases) != 0 {
-		t.Errorf("no grant has a percent: %v, %v", mode, leases)
+	if mode, attachments := shares.Attachments(); mode != compute.Fair || len(attachments) != 0 {
+		t.Errorf("no grant has a percent: %v, %v", mode, attachments)
 	}
-	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "no grant") {
+	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Reason, "no grant") {
 		t.Errorf("shown as %+v", s)
 	}
 	p, a := g.part(30)
@@ -75,23 +75,23 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 	pool := preloading
 	pool.ComputePolicy = config.ComputeStrict
 	g.bench.apply(g.bench.opt.Config, pool)
-	mode, leases := shares.Leases()
+	mode, attachments := shares.Attachments()
 	want := map[compute.ID]sharing.Percent{compute.ID(idle.ID): 0, compute.ID(a.ID): 30}
-	if d := cmp.Diff(want, percents(leases)); d != "" || mode != compute.Strict {
+	if d := cmp.Diff(want, percents(attachments)); d != "" || mode != compute.Strict {
 		t.Errorf("%v (-want +got):\n%s", mode, d)
 	}
 	if x, y := g.counted(idle).Percent, g.counted(a).Percent; x != sharing.FullGPU || y != 30 {
 		t.Errorf("counted as %d and %d", x, y)
 	}
 	for _, s := range g.bench.State(t.Context()).Grants {
-		if c := s.Compute; c.By != "libkerf" || c.Why != "strict" || len(c.Times) != 1 || c.Times[0].Percent != -1 {
+		if c := s.Compute; c.By != "libkerf" || c.Reason != "strict" || len(c.Times) != 1 || c.Times[0].Percent != -1 {
 			t.Errorf("shown as %+v", c)
 		}
 	}
 	p.end()
 	g.bench.Reconcile(t.Context())
-	if _, leases = shares.Leases(); len(leases) != 0 || g.counted(idle).Percent != 0 {
-		t.Errorf("after the other's end: %v, %+v", leases, g.counted(idle))
+	if _, attachments = shares.Attachments(); len(attachments) != 0 || g.counted(idle).Percent != 0 {
+		t.Errorf("after the other's end: %v, %+v", attachments, g.counted(idle))
 	}
 }
 
@@ -100,12 +100,12 @@ func TestRefillsBudgets(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	_, a := g.part(30)
 	g.restartPreloading()
-	_, leases := g.bench.pacing().Leases()
-	if len(leases) != 1 {
-		t.Fatalf("%v", leases)
+	_, attachments := g.bench.pacing().Attachments()
+	if len(attachments) != 1 {
+		t.Fatalf("%v", attachments)
 	}
-	account := leases[0].Account
-	if err := account.Refill(5*time.Millisecond, compute.Open); err != nil {
+	account := attachments[0].Account
+	if err := account.AddTokens(5*time.Millisecond, compute.Open); err != nil {
 		t.Fatal(err)
 	}
 	if b := g.counted(a); b.Balance != 5*time.Millisecond || b.Percent != 30 {
@@ -117,13 +117,13 @@ func TestRefillsBudgets(t *testing.T) {
 	if s := g.shown().Compute; len(s.Times) != 1 || s.Times[0].Charged != 3*time.Millisecond {
 		t.Errorf("shown as %+v", s)
 	}
-	if err := account.Refill(math.MaxInt64-time.Hour, compute.Open); err != nil {
+	if err := account.AddTokens(math.MaxInt64-time.Hour, compute.Open); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := account.Read(); got.Balance != time.Hour || got.Charged != 0 || err != nil {
 		t.Errorf("what a program wrote is read as %+v, %v", got, err)
 	}
-	if err := os.Truncate(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), 0); err != nil {
+	if err := os.Truncate(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFileName), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := account.Read(); !errors.Is(err, sharing.ErrStale) {
@@ -137,9 +137,9 @@ func TestUseOfTime(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.part(30)
 	shares := g.bench.pacing()
-	shares.Leases()
+	shares.Attachments()
 	gpu, id := g.gpus[0].Ref(), compute.ID(a.ID)
-	used := func(times map[int]int) (pace.Use, error) {
+	used := func(times map[int]int) (throttle.Use, error) {
 		g.driver.times = times
 		return shares.Used(t.Context(), gpu, time.Now().Add(-time.Second))
 	}
@@ -159,7 +159,7 @@ func TestUseOfTime(t *testing.T) {
 		t.Errorf("an unknown process: %v", err)
 	}
 	if got, err := used(map[int]int{p.PID: 40, nobody: 101}); err != nil || got.Percent[id] != 40 {
-		t.Errorf("a row of nobody that says nothing: %v, %v", got, err)
+		t.Errorf("a row of no one that says nothing: %v, %v", got, err)
 	}
 	p.end()
 	for range 3 { // for as long as samples go back
@@ -172,17 +172,17 @@ func TestUseOfTime(t *testing.T) {
 	}
 }
 
-// What a lease used is shown as far as it is known.
+// What an attachment used is shown as far as it is known.
 func TestShownUseOfTime(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	g.part(30)
-	_, leases := g.bench.pacing().Leases()
+	_, attachments := g.bench.pacing().Attachments()
 	for _, tt := range []struct {
 		used  compute.Share
 		known bool
 		want  int
 	}{{compute.Share{Percent: 39.7}, true, 40}, {compute.Share{Percent: 39.7}, false, -1}, {compute.Share{}, true, 0}} {
-		if err := leases[0].Account.Settle(0, tt.used, tt.known); err != nil {
+		if err := attachments[0].Account.Settle(0, tt.used, tt.known); err != nil {
 			t.Fatal(err)
 		}
 		if s := g.shown().Compute; s.Times[0].Percent != tt.want {
@@ -196,14 +196,15 @@ func TestWhatSharesTime(t *testing.T) {
 	g := newPreloaded(t, config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendReactive}})
 	g.part(30)
 	if s := g.shown().Compute; s.By != status.ComputeNone ||
-		!strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
+		!strings.Contains(s.Reason, "backend reactive shares no GPU time") || s.Times != nil {
 		t.Errorf("shown as %+v", s)
 	}
 	p, _ := g.part(0)
 	p.end()
 	g.bench.Reconcile(t.Context())
 	p = g.tenant()
-	if _, err := g.bench.Claim(t.Context(), p.Peer, "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); err != nil {
+	if _, err := g.bench.Reserve(t.Context(), p.Peer, "", sharing.Request{Kind: sharing.KindWhole,
+		GPUs: 1}); err != nil {
 		t.Fatal(err)
 	}
 	var by []string
@@ -229,9 +230,9 @@ func TestPastItsShare(t *testing.T) {
 			const pastAfter = 5 // seconds
 			looks := func(used compute.Share, known bool, times int, want string) {
 				t.Helper()
-				_, leases := shares.Leases()
+				_, attachments := shares.Attachments()
 				for range times {
-					if err := leases[0].Account.Settle(0, used, known); err != nil {
+					if err := attachments[0].Account.Settle(0, used, known); err != nil {
 						t.Fatal(err)
 					}
 				}

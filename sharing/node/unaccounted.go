@@ -22,7 +22,7 @@ func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []mig.Us
 	file := fmt.Sprintf("nvidia%d", v.GPU.Minor)
 	var out []mig.User
 	for _, s := range seen {
-		if !s.Running || s.Gone || !slices.Contains(s.Devices, file) || r.Accounted(s) {
+		if !s.Running || s.Removed || !slices.Contains(s.Devices, file) || r.Accounted(s) {
 			continue
 		}
 		who := fmt.Sprintf("container %s (%s), which has no grant that is accounted for", s.Ref, s.ID)

@@ -28,10 +28,10 @@ func TestUnaccountedContainersHoldTheirGPU(t *testing.T) {
 		on     []int // of the instances of GPU 0, mig.AnyInstance for all
 		others bool  // GPU 1 is held
 	}{
-		"a claim accounts for it": {seen: granted},
+		"a grant accounts for it": {seen: granted},
 		"no device":               {seen: run(sharing.Seen{})},
 		"a GPU":                   {seen: run(sharing.Seen{}, "nvidia0"), on: []int{mig.AnyInstance}},
-		"guarded, and no grant": {seen: run(sharing.Seen{CDINames: []string{sharing.GuardDevice}},
+		"guarded, and no grant": {seen: run(sharing.Seen{CDINames: []string{sharing.HookDevice}},
 			"nvidia0"), on: []int{mig.AnyInstance}},
 		"another GPU":                 {seen: run(sharing.Seen{}, "nvidia1"), others: true},
 		"one whose name begins alike": {seen: run(sharing.Seen{}, "nvidia10")},
@@ -41,7 +41,7 @@ func TestUnaccountedContainersHoldTheirGPU(t *testing.T) {
 			on: []int{3}, others: true},
 		"a right to no instance there is": {seen: run(sharing.Seen{}, "nvidia-cap999", "nvidia0"),
 			on: []int{mig.AnyInstance}},
-		"one that has ended": {seen: sharing.Seen{ID: b.newID(), Gone: true,
+		"one that has ended": {seen: sharing.Seen{ID: b.newID(), Removed: true,
 			Devices: []string{"nvidia0"}}},
 		"one that was made, and never ran": {seen: sharing.Seen{ID: b.newID(), Devices: []string{"nvidia0"}}},
 	} {

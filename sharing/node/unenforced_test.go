@@ -61,9 +61,9 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 		"nothing, by profile and asked": {config.Pool{Name: "a"}, "nothing",
 			sharing.Request{Profile: "lax", MinLevel: sharing.LevelNone}, sharing.LevelNone, nil},
 		"nothing, stricter profile": {none, "nothing", sharing.Request{Profile: "watched", MinLevel: sharing.LevelNone},
-			0, []string{"level none at most, reactive demanded"}},
+			0, []string{"level none at most, reactive required"}},
 		"nothing, stricter pool": {config.Pool{Name: "a", MinLevel: sharing.LevelReactive}, "nothing",
-			sharing.Request{Profile: "lax", MinLevel: sharing.LevelNone}, 0, []string{"reactive demanded"}},
+			sharing.Request{Profile: "lax", MinLevel: sharing.LevelNone}, 0, []string{"reactive required"}},
 		"nothing, by a rule and asked": {
 			config.Pool{Name: "a",
 				GPURules: []config.GPURule{{Settings: config.GPUSettings{MinLevel: sharing.LevelNone}}}},
@@ -87,7 +87,7 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 				g.bench.SetLevel(gpu.Ref(), reports()[tt.report])
 			}
 			p := g.tenant()
-			id, err := g.bench.Claim(t.Context(), p.Peer, "", tt.req)
+			id, err := g.bench.Reserve(t.Context(), p.Peer, "", tt.req)
 			if len(tt.says) > 0 {
 				refused(t, err, map[bool]error{true: sharing.ErrExhausted,
 					false: sharing.ErrUnsupported}[tt.says[0] == "level of its shares is unknown"], tt.says...)
@@ -96,8 +96,8 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s, ok := g.bench.Grant(id); !ok || s.Claim.Level != tt.want {
-				t.Errorf("level %v (%s), want %v", s.Claim.Level, s.LevelReason, tt.want)
+			if s, ok := g.bench.Grant(id); !ok || s.Level != tt.want {
+				t.Errorf("level %v (%s), want %v", s.Level, s.LevelReason, tt.want)
 			}
 		})
 	}
@@ -110,16 +110,16 @@ func TestAnEnforcedGPUGoesFirst(t *testing.T) {
 	for i, gpu := range g.gpus {
 		g.bench.SetLevel(gpu.Ref(), reports()[map[bool]string{true: "reactive", false: "nothing"}[i == 1]])
 	}
-	id, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", gib(60))
+	id, err := g.bench.Reserve(t.Context(), g.tenant().Peer, "", gib(60))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := g.bench.Grant(id); s.Claim.Placement[0].GPU != g.gpus[1].Ref() {
-		t.Errorf("placed on %v", s.Claim.Placement)
+	if s, _ := g.bench.Grant(id); s.Placement[0].GPU != g.gpus[1].Ref() {
+		t.Errorf("placed on %v", s.Placement)
 	}
-	_, err = g.bench.Claim(t.Context(), g.tenant().Peer, "", gib(60))
+	_, err = g.bench.Reserve(t.Context(), g.tenant().Peer, "", gib(60))
 	refused(t, err, sharing.ErrUnsupported, "add --min-enforcement none")
-	_, err = g.bench.Claim(t.Context(), g.tenant().Peer, "", gib(200))
+	_, err = g.bench.Reserve(t.Context(), g.tenant().Peer, "", gib(200))
 	if err == nil || strings.Contains(err.Error(), "--min-enforcement none") {
 		t.Errorf("what no GPU has: %v", err)
 	}
@@ -159,10 +159,10 @@ func TestWeakSharesAreShown(t *testing.T) {
 			}
 			b := g.bench.LedgerState().GPUs[0]
 			if b.MinLevel.String() != map[bool]string{true: "unknown", false: tt.level}[tt.level == ""] {
-				t.Errorf("the books demand %v", b.MinLevel)
+				t.Errorf("the ledger demands %v", b.MinLevel)
 			}
 			if tt.reasons == "" && b.LevelReason != "" || !strings.Contains(b.LevelReason, tt.reasons) {
-				t.Errorf("the books say why: %q", b.LevelReason)
+				t.Errorf("the ledger says why: %q", b.LevelReason)
 			}
 		})
 	}

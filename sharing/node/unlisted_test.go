@@ -31,7 +31,7 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	a := b.lease(p, "", gib(4))
+	a := b.activate(p, "", gib(4))
 	gpu := a.Own[0].Ref()
 	look := func(nobodys sharing.Bytes, uses ...gpudriver.ProcessUse) string {
 		b.driver.put(gpu, uses)
@@ -71,7 +71,7 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	gpu := b.lease(p, "", gib(4)).Own[0].Ref()
+	gpu := b.activate(p, "", gib(4)).Own[0].Ref()
 	var many []gpudriver.ProcessUse
 	b.driver.kept = map[int]bool{} // they need not live
 	for pid := 1_000_000; len(many) < 50; pid++ {

@@ -21,7 +21,7 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:40")
 	try := func(want bool) {
 		t.Helper()
-		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); (err == nil) != want {
+		if err := b.ReservePod(t.Context(), []sharing.ContainerRequest{ask}); (err == nil) != want {
 			t.Fatal(err)
 		}
 	}
@@ -38,8 +38,8 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 		var got []string
 		for _, u := range b.LedgerState().Unplaced {
 			got = append(got, u.Ref.PodUID)
-			if !strings.Contains(u.Why, "40GiB") {
-				t.Errorf("%q", u.Why)
+			if !strings.Contains(u.Reason, "40GiB") {
+				t.Errorf("%q", u.Reason)
 			}
 			if !slices.Contains(b.KnownPods(), u.Ref) {
 				t.Errorf("no check whether %s still is", u.Ref.Pod)
@@ -56,7 +56,7 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 	try(false) // for another reason, so nothing changes
 	b.Conditions.Set(conditions.CDI, "")
 	known("uid-p")
-	announced(true, func() { b.PodGone("uid-p") })
+	announced(true, func() { b.PodRemoved("uid-p") })
 	known()
 	try(false)
 	full.remove()

@@ -14,32 +14,32 @@ func TestUserQuota(t *testing.T) {
 	b := newBench(t)
 	b.opt.Pool.UserQuota = sharing.UserQuota{Grants: 2, Memory: 20 * sharing.GiB}
 	b.still()
-	claim := func(uid uint32, req sharing.Request) error {
+	grant := func(uid uint32, req sharing.Request) error {
 		p := b.tenant()
 		p.UID = uid
-		_, err := b.Claim(t.Context(), p.Peer, "", req)
+		_, err := b.Reserve(t.Context(), p.Peer, "", req)
 		return err
 	}
 	first := b.tenant()
-	b.lease(first, "", gib(12))
-	refused(t, claim(1000, gib(9)), sharing.ErrExhausted, "9GiB requested, 12GiB used, 20GiB allowed", "uid 1000")
-	refused(t, claim(1000, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}), sharing.ErrExhausted,
+	b.activate(first, "", gib(12))
+	refused(t, grant(1000, gib(9)), sharing.ErrExhausted, "9GiB requested, 12GiB used, 20GiB allowed", "uid 1000")
+	refused(t, grant(1000, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}), sharing.ErrExhausted,
 		"12GiB used, 20GiB allowed")
-	refused(t, claim(1000, sharing.Request{Percent: 50, GPUs: 1}), sharing.ErrExhausted, "12GiB used, 20GiB allowed")
-	if err := claim(1001, gib(20)); err != nil {
+	refused(t, grant(1000, sharing.Request{Percent: 50, GPUs: 1}), sharing.ErrExhausted, "12GiB used, 20GiB allowed")
+	if err := grant(1001, gib(20)); err != nil {
 		t.Errorf("another user: %v", err)
 	}
-	if err := claim(root, gib(21)); err != nil {
+	if err := grant(root, gib(21)); err != nil {
 		t.Errorf("root: %v", err)
 	}
-	b.lease(b.tenant(), "", gib(8))
-	refused(t, claim(1000, gib(1)), sharing.ErrExhausted, "1 grant requested, 2 used, 2 allowed", "uid 1000")
+	b.activate(b.tenant(), "", gib(8))
+	refused(t, grant(1000, gib(1)), sharing.ErrExhausted, "1 grant requested, 2 used, 2 allowed", "uid 1000")
 	b.still()
-	refused(t, claim(1000, gib(1)), sharing.ErrExhausted, "1 grant requested, 2 used, 2 allowed")
+	refused(t, grant(1000, gib(1)), sharing.ErrExhausted, "1 grant requested, 2 used, 2 allowed")
 	first.end()
 	b.Reconcile(t.Context())
-	refused(t, claim(1000, gib(13)), sharing.ErrExhausted, "13GiB requested, 8GiB used")
-	if err := claim(1000, gib(12)); err != nil {
+	refused(t, grant(1000, gib(13)), sharing.ErrExhausted, "13GiB requested, 8GiB used")
+	if err := grant(1000, gib(12)); err != nil {
 		t.Errorf("within what is left: %v", err)
 	}
 }
@@ -55,21 +55,21 @@ func TestUserQuotaCountsSubordinateUIDs(t *testing.T) {
 		return uid
 	}
 	b.still()
-	claim := func(uid uint32, memory int) error {
+	grant := func(uid uint32, memory int) error {
 		p := b.tenant()
 		p.UID = uid
-		_, err := b.Claim(t.Context(), p.Peer, "", gib(memory))
+		_, err := b.Reserve(t.Context(), p.Peer, "", gib(memory))
 		return err
 	}
 	for _, uid := range []uint32{100_000, 100_001} {
-		if err := claim(uid, 1); err != nil {
+		if err := grant(uid, 1); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, uid := range []uint32{1000, 100_002} {
-		refused(t, claim(uid, 1), sharing.ErrExhausted, "user quota of uid 1000", "2 used, 2 allowed")
+		refused(t, grant(uid, 1), sharing.ErrExhausted, "user quota of uid 1000", "2 used, 2 allowed")
 	}
-	if err := claim(165_536, 20); err != nil {
+	if err := grant(165_536, 20); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestUserQuotaCountsNoPods(t *testing.T) {
 	b.still()
 	b.run(b.app("p", "gpu-memory-gib:10"))
 	p := b.tenant()
-	if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); err != nil {
+	if _, err := b.Reserve(t.Context(), p.Peer, "", gib(1)); err != nil {
 		t.Error(err)
 	}
 }

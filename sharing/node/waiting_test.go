@@ -34,19 +34,21 @@ func TestHowLongAPodWaits(t *testing.T) {
 	o := &placements{}
 	b.opt.Observer = o
 	b.start()
-	claim := func(ask sharing.ContainerAsk) error { return b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}) }
+	grant := func(ask sharing.ContainerRequest) error {
+		return b.ReservePod(t.Context(), []sharing.ContainerRequest{ask})
+	}
 	first, late := b.app("first", "gpu:3"), b.app("late", "gpu:1")
 	for range 2 {
-		if err := claim(first); err != nil {
+		if err := grant(first); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := claim(late); !errors.Is(err, sharing.ErrExhausted) {
+	if err := grant(late); !errors.Is(err, sharing.ErrExhausted) {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond)
-	b.PodGone(first.Ref.PodUID)
-	b.eventually("there is room", func() bool { return claim(late) == nil })
+	b.PodRemoved(first.Ref.PodUID)
+	b.eventually("there is room", func() bool { return grant(late) == nil })
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.seen) != 2 || o.seen[0] != nil || !errors.Is(o.seen[1], sharing.ErrExhausted) ||

@@ -14,10 +14,10 @@ import (
 // weaker is what enforces the cap of a grant of libkerf or MPS now, and why that is less than it was given. If it is
 // not less, ok is false.
 func (r *Runtime) weaker(l store.Reader, g ledger.Grant) (level sharing.Level, why string, ok bool) {
-	if g.Lease == nil {
+	if g.Active == nil {
 		return 0, "", false
 	}
-	way, found := backend.PropertiesOf(g.Claim.Backend), r.Guard.Of(g.Claim.ID)
+	way, found := backend.PropertiesOf(g.Backend), r.Guard.Of(g.ID)
 	switch {
 	case way.Served: // which the reactive backend always watches
 		return sharing.LevelReactive, found.Exceeds, found.Exceeds != "" && found.Lost == ""

@@ -112,12 +112,12 @@ func pivot(basis [][]float64, amount, cost, column []float64, price float64) boo
 // could go in a circle.
 const little = 1e-7
 
-// Most places as much as possible within the limits, by columns that are each made when they are needed. It returns the
-// dual prices of the limits: how much more one more of each would place. At the current prices and with the placed
+// Maximize places as much as possible within the limits, by columns that are each made when they are needed. It returns
+// the dual prices of the limits: how much more one more of each would place. At the current prices and with the placed
 // amount, Column is asked for a column that places more than it costs. It writes what it takes of each limit and
 // returns how much it places, or below 0 when there is none or enough is placed. The prices may be below 0 by rounding,
 // and are wrong if column ended early.
-func Most(limits []float64, column func(prices, takes []float64, placed float64) float64) []float64 {
+func Maximize(limits []float64, column func(prices, takes []float64, placed float64) float64) []float64 {
 	rows := len(limits)
 	basis := make([][]float64, rows) // its inverse; at first nothing is placed
 	cells := make([]float64, rows*rows)
@@ -166,8 +166,8 @@ func below(prices []float64) int {
 
 // Fillings are the best fillings of bins of several kinds at some prices.
 type Fillings interface {
-	// Worth is what that of a kind is worth.
-	Worth(kind int) float64
+	// Value is what that of a kind is worth.
+	Value(kind int) float64
 	// Of is that of a kind, as a number of each item.
 	Of(kind int) []float64
 }
@@ -179,7 +179,7 @@ type Fillings interface {
 func Scarce(bins, wanted, sizes []float64, fill func(prices []float64) Fillings) []float64 {
 	limits := append(append(make([]float64, 0, len(bins)+len(wanted)), bins...), wanted...)
 	prices := make([]float64, len(wanted))
-	duals := Most(limits, func(duals, takes []float64, _ float64) float64 {
+	duals := Maximize(limits, func(duals, takes []float64, _ float64) float64 {
 		price(prices, sizes, duals[len(bins):])
 		return fullest(takes, duals, len(bins), sizes, fill(prices))
 	})
@@ -199,7 +199,7 @@ func price(prices, sizes, duals []float64) {
 func fullest(takes, duals []float64, bins int, sizes []float64, best Fillings) float64 {
 	kind, most := -1, gain
 	for k := range bins {
-		if more := best.Worth(k) - duals[k]; more > most {
+		if more := best.Value(k) - duals[k]; more > most {
 			kind, most = k, more
 		}
 	}

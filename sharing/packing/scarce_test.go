@@ -22,7 +22,7 @@ func (l listed) Of(kind int) []float64 {
 	return filling
 }
 
-func (l listed) Worth(kind int) float64 {
+func (l listed) Value(kind int) float64 {
 	_, worth := best(l.all[kind], l.prices)
 	return worth
 }
@@ -41,7 +41,7 @@ func TestScarcePricesOfKnownRooms(t *testing.T) {
 		"the large wait, the small do not": {[]float64{5, 2}, []float64{3, 9}, []float64{0, 8}},
 		"the small take room of the large": {[]float64{1, 2}, []float64{2, 9}, []float64{4, 8}},
 		"two small take room of one large": {[]float64{3, 4}, []float64{9, 1}, []float64{4, 8}},
-		"no room for the large":            {[]float64{5, 0}, []float64{3, 2}, []float64{0, 8}},
+		"not enough free for the large":    {[]float64{5, 0}, []float64{3, 2}, []float64{0, 8}},
 		"no bins":                          {[]float64{0, 0}, []float64{1, 1}, []float64{4, 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestScarcePricesMakeTheDualLeast(t *testing.T) {
 		dual := func(prices []float64) float64 {
 			sum := 0.0
 			for k, l := 0, (listed{all, prices}); k < len(bins); k++ {
-				sum += bins[k] * max(0, l.Worth(k))
+				sum += bins[k] * max(0, l.Value(k))
 			}
 			for i := range prices {
 				sum += wanted[i] * (sizes[i] - prices[i])

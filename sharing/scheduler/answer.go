@@ -30,7 +30,7 @@ type Answer struct {
 // Answers are those of all nodes with a report, as if the pod itself had no grant. Nodes that fit come first, the best
 // before the others and equal ones by name, as they would be chosen. Then come the others by their reasons. The CPU
 // that each machine has without the pod is free; a node that is not in it counts as empty.
-func (j *judge) Answers(w Want, free map[string]cluster.Milli, now time.Time) []Answer {
+func (j *judge) Answers(w PodRequest, free map[string]cluster.Milli, now time.Time) []Answer {
 	j.refresh()
 	var out []Answer
 	for name, n := range j.nodes {
@@ -98,8 +98,8 @@ func (x *inventory) Standing(uid string) (Standing, bool) {
 	return s, true
 }
 
-// Needs is what the pod asks for, in the words of who wrote it.
-func (w Want) Needs() string { return needs(w.Asks) }
+// Needs is what the pod requests, in the words of who wrote it.
+func (w PodRequest) Needs() string { return needs(w.Containers) }
 
 // report is a node's GPUNode as the cluster state reads it.
 type report struct {
@@ -200,11 +200,11 @@ type rules struct {
 }
 
 // permitted is false where a rule of a profile refuses the pod now, whatever the node.
-func (u *rules) permitted(w Want, now time.Time) (Verdict, bool) {
+func (u *rules) permitted(w PodRequest, now time.Time) (Verdict, bool) {
 	if u.config == nil {
 		return Verdict{}, true
 	}
-	for _, a := range w.Asks {
+	for _, a := range w.Containers {
 		if err := u.config.Permit(a.Request.Profile, w.Namespace, now); err != nil {
 			return Verdict{Reason: Refused, Text: err.Error(), Container: a.Container}, false
 		}
@@ -214,17 +214,17 @@ func (u *rules) permitted(w Want, now time.Time) (Verdict, bool) {
 
 // permittedMemory is the verdict, or a refusal where the containers together have more memory than a profile gives one
 // pod.
-func (u *rules) permittedMemory(w Want, v Verdict) Verdict {
+func (u *rules) permittedMemory(w PodRequest, v Verdict) Verdict {
 	if u.config == nil {
 		return v
 	}
 	totals := map[string]sharing.Bytes{}
 	for _, c := range v.Plan {
-		i := slices.IndexFunc(w.Asks, func(a Ask) bool { return a.Container == c.Container })
+		i := slices.IndexFunc(w.Containers, func(a ContainerRequest) bool { return a.Container == c.Container })
 		if i < 0 {
 			continue
 		}
-		profile := w.Asks[i].Request.Profile
+		profile := w.Containers[i].Request.Profile
 		memory, _ := c.Placement.Total()
 		sum, err := totals[profile].Add(memory)
 		if err == nil {

@@ -51,9 +51,9 @@ func TestAnswers(t *testing.T) {
 	if d := cmp.Diff(wanted, got); d != "" {
 		t.Error(d)
 	}
-	// It is what Score and Fitting say of another pod that asks for the same, once this one is gone.
+	// It is what Score and Fitting say of another pod that requests the same, once this one is gone.
 	b.Report("n00", statusOf(0, 2, hold{uid: "x", gpu: 1, memory: 70}))
-	b.Gone("p", stale)
+	b.PodRemoved("p", stale)
 	q := want(t, podOf("q", memory(40)))
 	for _, a := range b.Answers(q, nil, stale)[:2] {
 		if score := b.Score(q, a.Node, machine().CPU, stale); score != a.Score {
@@ -69,14 +69,15 @@ func TestStanding(t *testing.T) {
 	b := clusterStateOf(1, 2)
 	p := podOf("p", memory(40), sharing.PlacementAnnotation("main"), uuid(0, 1))
 	if _, ok := b.Standing("p"); ok {
-		t.Error("a pod that nobody told of is on a node")
+		t.Error("an unreported pod is on a node")
 	}
 	p.Node = "n00"
 	b.Pod(p, want(t, p), noon())
 	s := statusOf(0, 2)
-	s.PendingPods = []gpunode.PendingPod{{PodUID: "p", Reason: "no room"}}
+	s.PendingPods = []gpunode.PendingPod{{PodUID: "p", Reason: "not enough free"}}
 	b.Report("n00", s)
-	planned := scheduler.Standing{Node: "n00", Plan: map[string][]string{"main": {uuid(0, 1)}}, Unplaced: "no room"}
+	planned := scheduler.Standing{Node: "n00", Plan: map[string][]string{"main": {uuid(0, 1)}},
+		Unplaced: "not enough free"}
 	got, _ := b.Standing("p")
 	if d := cmp.Diff(planned, got); d != "" {
 		t.Error(d)

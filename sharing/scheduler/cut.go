@@ -86,8 +86,9 @@ func (d *reader) geometryOf(profileList []gpunode.MIGProfile) (*geometry, error)
 	var profiles []mig.Profile
 	for _, p := range profileList {
 		profiles = append(profiles, mig.Profile{
-			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: gpureport.Bytes(p.MemoryBytes), Most: p.MaxInstances,
-			Size: p.MemorySlices, Starts: p.PlacementStarts,
+			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: gpureport.Bytes(p.MemoryBytes),
+			MaxInstances: p.MaxInstances,
+			Size:         p.MemorySlices, Starts: p.PlacementStarts,
 			Engines: mig.Engines{Decoders: p.Decoders, Encoders: p.Encoders, JPEGs: p.JPEGs, OFAs: p.OFAs},
 		})
 	}

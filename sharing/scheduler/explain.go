@@ -20,7 +20,7 @@ type explainer struct{ gangs }
 
 // Explain is why no node answers the pod, in one line. An example is "needs 40GiB on one GPU: best of 12 nodes has
 // 31GiB free; 3 nodes lack level driver". It is empty when a node does. Nodes without an agent's report do not count.
-func (e *explainer) Explain(w Want, now time.Time) string {
+func (e *explainer) Explain(w PodRequest, now time.Time) string {
 	names := make([]string, 0, len(e.nodes))
 	for name, n := range e.nodes {
 		if n.report != nil && len(n.report.gpus) > 0 {
@@ -31,11 +31,11 @@ func (e *explainer) Explain(w Want, now time.Time) string {
 		return "no node has GPUs that a kerf-agent reports of"
 	}
 	slices.Sort(names)
-	for _, a := range w.Asks {
+	for _, a := range w.Containers {
 		alone := w
-		alone.Asks, alone.key = []Ask{a}, keyOf([]Ask{a})
+		alone.Containers, alone.key = []ContainerRequest{a}, keyOf([]ContainerRequest{a})
 		if text := e.explain(alone, names, now); text != "" {
-			if len(w.Asks) > 1 {
+			if len(w.Containers) > 1 {
 				text = fmt.Sprintf("container %q %s", a.Container, text)
 			}
 			return text
@@ -44,21 +44,22 @@ func (e *explainer) Explain(w Want, now time.Time) string {
 	if len(e.Fitting(w, now)) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("needs %s together: each would fit alone, and no node has room for all", needs(w.Asks))
+	return fmt.Sprintf("needs %s together: each would fit alone, and no node has enough free for all",
+		needs(w.Containers))
 }
 
 // explain is about a pod of one container; empty when a node answers it.
-func (e *explainer) explain(w Want, names []string, now time.Time) string {
+func (e *explainer) explain(w PodRequest, names []string, now time.Time) string {
 	counts := map[string]int{}
 	best, tight, cut := room{}, 0, 0
-	r := w.Asks[0].Request
+	r := w.Containers[0].Request
 	for _, name := range names {
 		n := e.nodes[name]
 		v := e.Fit(w, name, now)
 		switch v.Reason {
 		case Fits:
 			return ""
-		case LacksRoom:
+		case LacksCapacity:
 			tight++
 			if full, err := e.resolve(n, r); err == nil {
 				best = best.better(roomOn(e.stateOf(n), full))
@@ -103,7 +104,7 @@ func (e *explainer) explain(w Want, names []string, now time.Time) string {
 }
 
 // ExplainGang says in one line why the pods have no room at once; empty when they have.
-func (e *explainer) ExplainGang(wants []Want, now time.Time) string {
+func (e *explainer) ExplainGang(wants []PodRequest, now time.Time) string {
 	for _, w := range wants {
 		if text := e.Explain(w, now); text != "" {
 			return text
@@ -116,7 +117,7 @@ func (e *explainer) ExplainGang(wants []Want, now time.Time) string {
 	}
 	slices.Sort(nodes)
 	if room := e.placed(largestFirst(wants), nodes, now); room < len(wants) {
-		return fmt.Sprintf("%d pods need room at once, and there is room for %d of them", len(wants), room)
+		return fmt.Sprintf("%d pods must fit at once, and %d of them fit", len(wants), room)
 	}
 	return ""
 }
@@ -130,14 +131,14 @@ func phrase(r Reason) string {
 	case NotOffered:
 		return "do not offer this kind of GPU resource"
 	case WrongModel:
-		return "have no GPU of the model or UUID asked for"
+		return "have no GPU of the model or UUID requested"
 	case LacksGPUs:
 		return "have too few GPUs"
 	case TooSmall:
 		return "have GPUs that are too small"
 	case Unhealthy:
 		return "have too few healthy GPUs"
-	case Fits, NoReport, Stale, Refused, LacksLevel, LacksRoom, LacksInstance, LacksProfile:
+	case Fits, NoReport, Stale, Refused, LacksLevel, LacksCapacity, LacksInstance, LacksProfile:
 	}
 	return "cannot: " + r.String()
 }
@@ -168,7 +169,7 @@ func firstLine(s string) string {
 	return line
 }
 
-func needs(asks []Ask) string {
+func needs(asks []ContainerRequest) string {
 	var out []string
 	for _, a := range asks {
 		out = append(out, need(a.Request))
@@ -255,7 +256,7 @@ func (a room) say(r sharing.Request) string {
 	case r.Kind == sharing.KindWhole:
 		return fmt.Sprintf("%d free", a.gpus)
 	case r.GPUs > 1:
-		return fmt.Sprintf("room on %d", a.gpus)
+		return fmt.Sprintf("enough free on %d", a.gpus)
 	case percent == 0:
 		return a.memory.String() + " free"
 	case memory == 0:

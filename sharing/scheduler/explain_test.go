@@ -58,17 +58,18 @@ func TestExplain(t *testing.T) {
 			"needs 40GiB on one GPU: 1 node does not enforce shares (set minEnforcement: none on the pool to grant " +
 				"shares without enforcement)"},
 		{"model", []status{full, old}, podOf("p", memory(40), "kerf.dev/gpu-model", "H100"),
-			"needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node has no GPU of the model or UUID asked for"},
+			"needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node has no GPU of the model or UUID requested"},
 		{"percent", []status{full}, podOf("p", map[string]string{sharing.ResourcePercent: "80"}),
 			"needs 80% on one GPU: best of 1 node has 100% and 31GiB free"},
 		{"whole", []status{full, full}, podOf("p", whole(2)), "needs 2 whole GPUs: best of 2 nodes has 0 free"},
 		{"several", []status{full}, podOf("p", memory(50), "kerf.dev/gpu-count", "2"),
-			"needs 25GiB on each of 2 GPUs: best of 1 node has room on 1"},
+			"needs 25GiB on each of 2 GPUs: best of 1 node has enough free on 1"},
 		{"ever", []status{full, old}, podOf("p", memory(90)),
 			"needs 90GiB on one GPU: 2 nodes have GPUs that are too small"},
 		{"together", []status{full}, sharing.Pod{UID: "p",
 			Containers: []sharing.PodContainer{{Name: "a", Limits: memory(30)}, {Name: "b", Limits: memory(25)}}},
-			"needs 30GiB on one GPU and 25GiB on one GPU together: each would fit alone, and no node has room for all"},
+			"needs 30GiB on one GPU and 25GiB on one GPU together: each would fit alone, and no node has enough " +
+				"free for all"},
 		{"one of two", []status{full}, sharing.Pod{UID: "p",
 			Containers: []sharing.PodContainer{{Name: "a", Limits: memory(30)}, {Name: "b", Limits: memory(50)}}},
 			`container "b" needs 50GiB on one GPU: best of 1 node has 31GiB free`},
@@ -115,7 +116,7 @@ func TestScorePrefersWhatIsInUse(t *testing.T) {
 	if v := b.Fit(spread, "n01", noon()); v.Plan[0].Placement[0].GPU.String() != uuid(1, 0) {
 		t.Error("who wants to spread is sent to the GPU in use")
 	}
-	var none scheduler.Want
+	var none scheduler.PodRequest
 	if b.Score(none, "n07", 0, noon()) != 0 {
 		t.Error("an unknown node has a score")
 	}
@@ -128,26 +129,26 @@ func TestFitIf(t *testing.T) {
 	large, small := want(t, podOf("large", memory(40))), want(t, podOf("small", memory(19)))
 	alone := want(t, podOf("alone", whole(1)))
 	for name, tt := range map[string]struct {
-		pod    scheduler.Want
+		pod    scheduler.PodRequest
 		change scheduler.WhatIf
 		want   scheduler.Reason
 	}{
-		"nothing":  {large, scheduler.WhatIf{}, scheduler.LacksRoom},
+		"nothing":  {large, scheduler.WhatIf{}, scheduler.LacksCapacity},
 		"one away": {large, scheduler.WhatIf{Without: []string{"a"}}, scheduler.Fits},
-		"one away, one more": {large, scheduler.WhatIf{Without: []string{"a"}, With: []scheduler.Want{small}},
-			scheduler.LacksRoom},
-		"one more": {small, scheduler.WhatIf{With: []scheduler.Want{small}}, scheduler.Fits},
-		"another one more": {want(t, podOf("x", memory(1))), scheduler.WhatIf{With: []scheduler.Want{small}},
-			scheduler.LacksRoom},
-		"one away, for whole": {alone, scheduler.WhatIf{Without: []string{"a"}}, scheduler.LacksRoom},
+		"one away, one more": {large, scheduler.WhatIf{Without: []string{"a"}, With: []scheduler.PodRequest{small}},
+			scheduler.LacksCapacity},
+		"one more": {small, scheduler.WhatIf{With: []scheduler.PodRequest{small}}, scheduler.Fits},
+		"another one more": {want(t, podOf("x", memory(1))), scheduler.WhatIf{With: []scheduler.PodRequest{small}},
+			scheduler.LacksCapacity},
+		"one away, for whole": {alone, scheduler.WhatIf{Without: []string{"a"}}, scheduler.LacksCapacity},
 		"both away":           {alone, scheduler.WhatIf{Without: []string{"b", "a"}}, scheduler.Fits},
-		"somebody else away":  {large, scheduler.WhatIf{Without: []string{"c"}}, scheduler.LacksRoom},
+		"someone else away":   {large, scheduler.WhatIf{Without: []string{"c"}}, scheduler.LacksCapacity},
 	} {
 		if got := b.FitIf(tt.pod, "n00", tt.change, noon()).Reason; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	if got := b.Fit(large, "n00", noon()).Reason; got != scheduler.LacksRoom {
+	if got := b.Fit(large, "n00", noon()).Reason; got != scheduler.LacksCapacity {
 		t.Errorf("it was made: %q", got)
 	}
 }

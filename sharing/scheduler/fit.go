@@ -33,7 +33,7 @@ const (
 	LacksLevel
 	TooSmall
 	Unhealthy
-	LacksRoom
+	LacksCapacity
 	LacksInstance
 )
 
@@ -55,7 +55,7 @@ func (r Reason) String() string {
 	case NotOffered:
 		return "does not offer the kind of GPU resource"
 	case WrongModel:
-		return "no GPU of the model or UUID asked for"
+		return "no GPU of the model or UUID requested"
 	case LacksProfile:
 		return "no GPU in MIG mode that has the profile"
 	case LacksGPUs:
@@ -66,7 +66,7 @@ func (r Reason) String() string {
 		return "GPUs too small"
 	case Unhealthy:
 		return "GPUs not healthy"
-	case LacksRoom:
+	case LacksCapacity:
 		return "too little free on any one GPU"
 	case LacksInstance:
 		return "no place for the MIG instance"
@@ -74,8 +74,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", int(r))
 }
 
-// Waits is true for what the end of other pods can change.
-func (r Reason) Waits() bool { return r == LacksRoom || r == LacksInstance }
+// IsPending is true for what the end of other pods can change.
+func (r Reason) IsPending() bool { return r == LacksCapacity || r == LacksInstance }
 
 // Verdict is whether a node answers a pod.
 type Verdict struct {
@@ -106,7 +106,7 @@ func (j *judge) refresh() {
 }
 
 // Fit says whether a node answers a pod now, and how.
-func (j *judge) Fit(w Want, name string, now time.Time) Verdict {
+func (j *judge) Fit(w PodRequest, name string, now time.Time) Verdict {
 	n := j.nodes[name]
 	if v, ok := trusted(n, now); !ok {
 		return v
@@ -116,11 +116,11 @@ func (j *judge) Fit(w Want, name string, now time.Time) Verdict {
 	}
 	j.refresh()
 	key := verdictKey{w.key, j.era}
-	if k, ok := n.verdicts[key]; ok && k.version == n.version && len(w.Asks) == 1 {
+	if k, ok := n.verdicts[key]; ok && k.version == n.version && len(w.Containers) == 1 {
 		return k.is.of(w)
 	}
 	v := j.fit(n, j.stateOf(n), w, now)
-	if len(w.Asks) != 1 {
+	if len(w.Containers) != 1 {
 		return v
 	}
 	if len(n.verdicts) >= mostKept || n.verdicts == nil {
@@ -131,7 +131,7 @@ func (j *judge) Fit(w Want, name string, now time.Time) Verdict {
 }
 
 // Fitting are the nodes that answer the pod now, sorted.
-func (j *judge) Fitting(w Want, now time.Time) []string {
+func (j *judge) Fitting(w PodRequest, now time.Time) []string {
 	var out []string
 	for name := range j.nodes {
 		if j.Fit(w, name, now).Reason == Fits {
@@ -143,11 +143,11 @@ func (j *judge) Fitting(w Want, now time.Time) []string {
 }
 
 // of is a kept verdict of a pod of one container, for another that asks for the same.
-func (v Verdict) of(w Want) Verdict {
+func (v Verdict) of(w PodRequest) Verdict {
 	if len(v.Plan) == 1 {
-		v.Plan = []Planned{{w.Asks[0].Container, v.Plan[0].Placement}}
+		v.Plan = []Planned{{w.Containers[0].Container, v.Plan[0].Placement}}
 	}
-	v.Container = w.Asks[0].Container
+	v.Container = w.Containers[0].Container
 	return v
 }
 
@@ -182,10 +182,11 @@ type placer struct {
 }
 
 // fit places the containers one after the other on a copy of the state.
-func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
+func (m *placer) fit(n *node, s *state, w PodRequest, now time.Time) Verdict {
 	for name, count := range w.Limits {
-		if n.machine.Offers[name] < count {
-			v := Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name],
+		if n.machine.Allocatable[name] < count {
+			v := Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d requested",
+				n.machine.Allocatable[name],
 				name, count)}
 			if names, unknown := otherProfiles(s, w); unknown {
 				v.Text += ": write one of " + names
@@ -196,11 +197,11 @@ func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	if v, ok := m.permitted(w, now); !ok {
 		return v
 	}
-	if len(w.Asks) > 1 {
+	if len(w.Containers) > 1 {
 		s = s.clone()
 	}
 	v := Verdict{}
-	for _, a := range w.Asks {
+	for _, a := range w.Containers {
 		r, err := m.resolved(n, a)
 		if err != nil {
 			return Verdict{Reason: Refused, Text: err.Error(), Container: a.Container}
@@ -214,7 +215,7 @@ func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
 			return Verdict{Reason: why, Text: text, Container: a.Container}
 		}
 		v.Plan = append(v.Plan, Planned{a.Container, p})
-		if len(w.Asks) > 1 {
+		if len(w.Containers) > 1 {
 			s.take(w.UID, p)
 		}
 	}
@@ -262,11 +263,11 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		return noInstance(s, r)
 	}
 	if len(s.gpus) < r.GPUs {
-		return LacksGPUs, fmt.Sprintf("%d GPUs, %d asked", len(s.gpus), r.GPUs)
+		return LacksGPUs, fmt.Sprintf("%d GPUs, %d requested", len(s.gpus), r.GPUs)
 	}
 	no, ok := errors.AsType[*allocator.NoFit](err)
 	if !ok {
-		return LacksRoom, err.Error()
+		return LacksCapacity, err.Error()
 	}
 	for _, why := range []Reason{WrongModel, LacksLevel, TooSmall, Unhealthy} {
 		rest := slices.DeleteFunc(slices.Clone(no.GPUs),
@@ -277,7 +278,7 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		return why, textOf(s, why, slices.DeleteFunc(rest,
 			func(g allocator.Reason) bool { return reasonOf(g.Code) != why }))
 	}
-	return LacksRoom, no.Summary
+	return LacksCapacity, no.Summary
 }
 
 // textOf is the reason of a node, with what is known of its GPUs. Of levels it has what the strongest of them says.
@@ -310,8 +311,8 @@ func reasonOf(c allocator.Code) Reason {
 		return TooSmall
 	case allocator.NotHealthy, allocator.Cordoned:
 		return Unhealthy
-	case allocator.NotWhole, allocator.NotShared, allocator.InUse, allocator.ManySharers, allocator.NoRoom,
+	case allocator.NotWhole, allocator.NotShared, allocator.InUse, allocator.TooManyShares, allocator.NoCapacity,
 		allocator.NoInstance:
 	}
-	return LacksRoom
+	return LacksCapacity
 }

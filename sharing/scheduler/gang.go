@@ -23,7 +23,7 @@ type gangs struct{ *judge }
 // Gang returns at most so many domains in which all of the pods fit at once, best first. An earlier level goes first,
 // then the domain with the least free memory, then the first name. Within a domain, pods are placed largest first, each
 // at the best place of the policy, without backtracking. Nothing is reserved.
-func (q *gangs) Gang(wants []Want, levels [][]Domain, most int, now time.Time) []Domain {
+func (q *gangs) Gang(wants []PodRequest, levels [][]Domain, most int, now time.Time) []Domain {
 	q.refresh()
 	wants = largestFirst(wants)
 	var out []Domain
@@ -52,10 +52,10 @@ func (q *gangs) Gang(wants []Want, levels [][]Domain, most int, now time.Time) [
 	return out
 }
 
-func largestFirst(wants []Want) []Want {
+func largestFirst(wants []PodRequest) []PodRequest {
 	wants = slices.Clone(wants)
-	size := func(w Want) (whole int64, memory sharing.Bytes) {
-		for _, a := range w.Asks {
+	size := func(w PodRequest) (whole int64, memory sharing.Bytes) {
+		for _, a := range w.Containers {
 			if a.Request.Kind == sharing.KindWhole {
 				whole += int64(a.Request.GPUs)
 			}
@@ -63,7 +63,7 @@ func largestFirst(wants []Want) []Want {
 		}
 		return whole, memory
 	}
-	slices.SortStableFunc(wants, func(x, y Want) int {
+	slices.SortStableFunc(wants, func(x, y PodRequest) int {
 		a, m := size(x)
 		b, n := size(y)
 		return cmp.Or(cmp.Compare(b, a), cmp.Compare(n, m), cmp.Compare(y.CPU, x.CPU))
@@ -72,12 +72,12 @@ func largestFirst(wants []Want) []Want {
 }
 
 // placed is how many of the pods have room on the nodes at once, until the first that has none.
-func (q *gangs) placed(wants []Want, names []string, now time.Time) int {
+func (q *gangs) placed(wants []PodRequest, names []string, now time.Time) int {
 	return q.placedIf(wants, names, nil, now)
 }
 
 // placedIf is placed after the end of some pods.
-func (q *gangs) placedIf(wants []Want, names, without []string, now time.Time) int {
+func (q *gangs) placedIf(wants []PodRequest, names, without []string, now time.Time) int {
 	type thought struct {
 		*node
 		state *state
@@ -144,8 +144,8 @@ func (q *gangs) free(names []string) sharing.Bytes {
 	return sum
 }
 
-// Room is what each GPU of a node can take.
-type Room map[sharing.GPURef]struct {
+// Capacity is what each GPU of a node can take.
+type Capacity map[sharing.GPURef]struct {
 	memory  sharing.Bytes
 	percent sharing.Percent
 	units   int
@@ -153,9 +153,9 @@ type Room map[sharing.GPURef]struct {
 	turns bool
 }
 
-// Room is what each GPU of a node can take now: nothing where the node is not to be believed.
-func (j *judge) Room(name string, now time.Time) Room {
-	out := Room{}
+// Capacity is what each GPU of a node can take now: nothing where the node is not to be believed.
+func (j *judge) Capacity(name string, now time.Time) Capacity {
+	out := Capacity{}
 	n := j.nodes[name]
 	if _, ok := trusted(n, now); !ok {
 		return out
@@ -176,7 +176,7 @@ func (j *judge) Room(name string, now time.Time) Room {
 }
 
 // More is true when any GPU can take more than it could before.
-func (r Room) More(before Room) bool {
+func (r Capacity) More(before Capacity) bool {
 	for id, now := range r {
 		if was := before[id]; now.memory > was.memory || now.percent > was.percent || now.units > was.units ||
 			now.turns && !was.turns {

@@ -35,7 +35,7 @@ func TestGang(t *testing.T) {
 		"in one rack":           {pods: 4, limits: memory(70), held: [4]int64{60, 0, 0, 0}, want: []string{"b"}},
 		"too many for one rack": {pods: 5, limits: memory(70)},
 		"too many": {pods: 9, limits: memory(70),
-			text: "9 pods need room at once, and there is room for 8 of them"},
+			text: "9 pods must fit at once, and 8 of them fit"},
 		"none fits at all": {pods: 2, limits: memory(100),
 			text: "needs 100GiB on one GPU: 4 nodes have GPUs that are too small"},
 		"whole nodes": {pods: 2, limits: whole(2), held: [4]int64{1, 0, 0, 0}, want: []string{"b"}},
@@ -47,7 +47,7 @@ func TestGang(t *testing.T) {
 					b.Report(nodeName(n), statusOf(n, 2, hold{uid: fmt.Sprint("held", n), memory: gib}))
 				}
 			}
-			var wants []scheduler.Want
+			var wants []scheduler.PodRequest
 			for i := range tc.pods {
 				wants = append(wants, want(t, podOf(fmt.Sprint("p", i), tc.limits)))
 			}
@@ -74,7 +74,7 @@ func TestGang(t *testing.T) {
 // What Gang finds can be taken pod by pod, and it takes nothing itself.
 func TestGangTakesNothing(t *testing.T) {
 	b := clusterStateOf(2, 2)
-	var wants []scheduler.Want
+	var wants []scheduler.PodRequest
 	for i := range 8 {
 		wants = append(wants, want(t, podOf(fmt.Sprint("p", i), memory(30))))
 	}
@@ -87,7 +87,7 @@ func TestGangTakesNothing(t *testing.T) {
 	for _, w := range wants {
 		fitting := b.Fitting(w, noon())
 		if len(fitting) == 0 {
-			t.Fatalf("no room for %s", w.Name)
+			t.Fatalf("not enough free for %s", w.Name)
 		}
 		if _, err := b.Reserve(w, fitting[0], noon()); err != nil {
 			t.Fatal(err)
@@ -101,23 +101,23 @@ func TestGangTakesNothing(t *testing.T) {
 // There is more room where anything was given back, and only there.
 func TestRoomMore(t *testing.T) {
 	b := clusterStateOf(1, 2)
-	before := b.Room("n00", noon())
-	if b.Room("n00", noon()).More(before) {
+	before := b.Capacity("n00", noon())
+	if b.Capacity("n00", noon()).More(before) {
 		t.Error("the same is more")
 	}
-	if b.Room("n00", noon().Add(time.Hour)).More(before) {
+	if b.Capacity("n00", noon().Add(time.Hour)).More(before) {
 		t.Error("a node that is not heard from has more room")
 	}
-	if !before.More(b.Room("n00", noon().Add(time.Hour))) {
+	if !before.More(b.Capacity("n00", noon().Add(time.Hour))) {
 		t.Error("a node that is heard from again has no more room")
 	}
 	b.Report("n00", statusOf(0, 2, hold{uid: "x", gpu: 1, memory: 10}))
-	after := b.Room("n00", noon())
+	after := b.Capacity("n00", noon())
 	if after.More(before) || !before.More(after) {
 		t.Error("less is more")
 	}
 	b.Report("n00", statusOf(0, 2, hold{uid: "y", gpu: 0, memory: 10}))
-	if !b.Room("n00", noon()).More(after) {
+	if !b.Capacity("n00", noon()).More(after) {
 		t.Error("room that moved to another GPU is not seen")
 	}
 }
@@ -150,7 +150,7 @@ func TestGangVictimsAreTheLeast(t *testing.T) {
 				b.Pod(p, want(t, p), noon())
 			}
 		}
-		var wants []scheduler.Want
+		var wants []scheduler.PodRequest
 		for i := range 1 + random.IntN(3) {
 			p := podOf(fmt.Sprint("p", i), memory(20+random.IntN(59)))
 			p.Priority = 2
@@ -204,11 +204,11 @@ func TestGangVictimsThatGoAlready(t *testing.T) {
 	}
 	p := podOf("p", memory(70))
 	p.Priority = 1
-	gang := []scheduler.Want{want(t, p)}
+	gang := []scheduler.PodRequest{want(t, p)}
 	if got, coming := b.GangVictims(gang, []string{"n00"}, candidates, []string{"b"}, noon()); len(got) > 0 || !coming {
 		t.Errorf("%v give way, %t", got, coming)
 	}
-	b.Gone("a", noon())
+	b.PodRemoved("a", noon())
 	if got, coming := b.GangVictims(gang, []string{"n00"}, candidates, nil, noon()); len(got) > 0 || !coming {
 		t.Errorf("%v give way, %t", got, coming)
 	}

@@ -77,9 +77,9 @@ func memory(n int) map[string]string {
 }
 func whole(n int) map[string]string { return map[string]string{sharing.ResourceGPU: strconv.Itoa(n)} }
 
-func want(t testing.TB, p sharing.Pod) scheduler.Want {
+func want(t testing.TB, p sharing.Pod) scheduler.PodRequest {
 	t.Helper()
-	w, ok, err := scheduler.WantOf(p)
+	w, ok, err := scheduler.PodRequestOf(p)
 	if err != nil || !ok {
 		t.Fatalf("want of %s: %t, %v", p.Name, ok, err)
 	}
@@ -88,7 +88,7 @@ func want(t testing.TB, p sharing.Pod) scheduler.Want {
 
 // machine offers everything.
 func machine() scheduler.Machine {
-	return scheduler.Machine{CPU: 64000, Memory: 512 * sharing.GiB, Offers: map[string]int64{
+	return scheduler.Machine{CPU: 64000, Memory: 512 * sharing.GiB, Allocatable: map[string]int64{
 		sharing.ResourceMemory: 1000, sharing.ResourcePercent: 1000, sharing.ResourceGPU: 8,
 		"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-1g.20gb": 8, "kerf.dev/mig-2g.20gb": 6, "kerf.dev/mig-3g.40gb": 4,
 		"kerf.dev/mig-7g.80gb": 2,

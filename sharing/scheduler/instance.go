@@ -37,7 +37,7 @@ func (plain) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
 	best, at := int64(math.MinInt64), -1
 	p, _ := n.Instance(s)
 	for g := range n.GPUs {
-		if start, loss := n.Usual(g, p); start >= 0 && -int64(loss) > best {
+		if start, loss := n.TypicalPlacement(g, p); start >= 0 && -int64(loss) > best {
 			best, at = -int64(loss), g
 		}
 	}
@@ -49,7 +49,7 @@ func (plain) Start(n *cluster.Node, gpu, profile int) int { return usualStart(n,
 
 func usualStart(n *cluster.Node, gpu, profile int) int {
 	p, _ := n.Table.Profile(profile)
-	start, _ := n.Usual(gpu, p)
+	start, _ := n.TypicalPlacement(gpu, p)
 	return start
 }
 
@@ -121,7 +121,7 @@ func (n *node) chooseInstance(s *state, r sharing.Request, cpu cluster.Milli,
 		shape := instanceShape(r, cpu)
 		p, ok := view.Instance(shape)
 		if !ok || !slices.ContainsFunc(gpuIndexes(view),
-			func(g int) bool { start, _ := view.Usual(g, p); return start >= 0 }) {
+			func(g int) bool { start, _ := view.TypicalPlacement(g, p); return start >= 0 }) {
 			continue
 		}
 		score, g := by.Score(&view, view.Resolve(shape))
@@ -199,7 +199,7 @@ func noInstance(s *state, r sharing.Request) (Reason, string) {
 	}
 	switch {
 	case len(s.gpus) == 0:
-		return LacksGPUs, "0 GPUs, 1 asked"
+		return LacksGPUs, "0 GPUs, 1 requested"
 	case !slices.ContainsFunc(s.gpus, func(g allocator.GPUState) bool { return r.Admits(g.GPU) }):
 		return WrongModel, WrongModel.String()
 	case !slices.ContainsFunc(s.gpus, has):
@@ -245,8 +245,8 @@ func profilesOf(s *state, r sharing.Request) string {
 
 // otherProfiles are the names of the profiles of a node if no GPU knows one that the pod requests. It is false if each
 // is known, and if no GPU has profiles.
-func otherProfiles(s *state, w Want) (string, bool) {
-	for _, a := range w.Asks {
+func otherProfiles(s *state, w PodRequest) (string, bool) {
+	for _, a := range w.Containers {
 		known := func(c *migGPU) bool {
 			if c == nil || c.geometry == nil {
 				return false

@@ -101,7 +101,7 @@ func TestInstanceFits(t *testing.T) {
 			scheduler.Fits, "/3g.40gb@0"},
 		"a full GPU": {migStatus(0, 1, migGrant{"a", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
 			scheduler.LacksInstance, ""},
-		"next to the claim of no pod": {migStatus(0, 1, migGrant{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
+		"next to the grant of no pod": {migStatus(0, 1, migGrant{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
 			scheduler.LacksInstance, ""},
 		"parts of one instance": {migStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}, migGrant{"b", 0, "3g.40gb", 4}),
 			mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
@@ -141,7 +141,7 @@ func TestInstanceFits(t *testing.T) {
 			mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
 		"a list that is none": {change(func(g *gpunode.GPU) { g.MIGState.Geometry[0].MemorySlices = 99 }),
 			mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
-		"a claim that is none of its places": {migStatus(0, 1, migGrant{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil,
+		"a grant that is none of its places": {migStatus(0, 1, migGrant{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil,
 			scheduler.Unhealthy, ""},
 		"a layout": {change(layout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@1"},
 		"what is left of a layout": {change(layout, migGrant{"a", 0, "1g.10gb", 1}), mig("1g.10gb"), nil,
@@ -195,7 +195,7 @@ func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
 		b := migState(tt.status)
 		for _, offers := range []map[string]int64{nil, {"kerf.dev/mig-" + tt.ask: 1}} {
 			if offers != nil {
-				b.Machine("n00", scheduler.Machine{Offers: offers})
+				b.Machine("n00", scheduler.Machine{Allocatable: offers})
 			}
 			w := want(t, podOf("p", mig(tt.ask)))
 			v := b.Fit(w, "n00", noon())
@@ -238,13 +238,13 @@ func TestInstanceLife(t *testing.T) {
 		t.Errorf("after the report the next one is planned on %q", got)
 	}
 	all := want(t, podOf("r", mig("7g.80gb")))
-	b.Gone("p", noon())
+	b.PodRemoved("p", noon())
 	if v := b.Fit(all, "n00", noon()); v.Reason != scheduler.LacksInstance {
 		t.Errorf("%v while the node has not let go", v.Reason)
 	}
-	before := b.Room("n00", noon())
+	before := b.Capacity("n00", noon())
 	b.Report("n00", migStatus(0, 1))
-	if v := b.Fit(all, "n00", noon()); v.Reason != scheduler.Fits || !b.Room("n00", noon()).More(before) {
+	if v := b.Fit(all, "n00", noon()); v.Reason != scheduler.Fits || !b.Capacity("n00", noon()).More(before) {
 		t.Errorf("%v after the node has let go", v.Reason)
 	}
 }

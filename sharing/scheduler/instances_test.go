@@ -95,7 +95,8 @@ func TestInstancesAsCounted(t *testing.T) {
 			fits := slices.ContainsFunc([]int{0, 1, 2}, func(g int) bool { return w.fits(n, g, which) })
 			plan, err := w.clusterNow.Reserve(want(t, p), nodeName(n), now)
 			if fits != (err == nil) {
-				t.Fatalf("step %d: %s on node %d: counted %t, books say %v", step, slices7()[which].Name, n, fits, err)
+				t.Fatalf("step %d: %s on node %d: counted %t, the state says %v", step, slices7()[which].Name, n, fits,
+					err)
 			}
 			if err != nil {
 				full++
@@ -116,7 +117,7 @@ func TestInstancesAsCounted(t *testing.T) {
 			}); i >= 0 {
 				l := w.lives[i]
 				w.lives = slices.Delete(w.lives, i, i+1)
-				w.clusterNow.Gone(l.uid, now)
+				w.clusterNow.PodRemoved(l.uid, now)
 				w.report(l.node, false)
 			}
 		default:

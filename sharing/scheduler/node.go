@@ -114,7 +114,7 @@ func (s *state) take(uid string, p sharing.Placement) {
 		}
 		s.switchFor(f, g)
 		s.holders[f.GPU]++
-		g.Held, g.Sharers = true, s.holders[f.GPU]
+		g.InUse, g.ShareCount = true, s.holders[f.GPU]
 		if !f.MIG.None() {
 			s.put(f)
 			continue
@@ -134,7 +134,7 @@ func (s *state) release(uid string) {
 			continue
 		}
 		s.holders[f.GPU]--
-		g.Held, g.Sharers = s.holders[f.GPU] > 0, s.holders[f.GPU]
+		g.InUse, g.ShareCount = s.holders[f.GPU] > 0, s.holders[f.GPU]
 		if !f.MIG.None() {
 			s.remove(f)
 			s.switchBack(g)
@@ -194,7 +194,7 @@ func (m *placer) stateOf(n *node) *state {
 		case len(p.seen) > 0:
 			s.take(uid, p.seen)
 		default:
-			for _, a := range p.want.Asks {
+			for _, a := range p.want.Containers {
 				m.hold(n, s, p, a, &loose)
 			}
 		}
@@ -210,7 +210,7 @@ func (m *placer) stateOf(n *node) *state {
 }
 
 // hold reserves what is planned for one container.
-func (m *placer) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
+func (m *placer) hold(n *node, s *state, p *pod, a ContainerRequest, loose *[]func()) {
 	r, err := m.resolved(n, a)
 	if err != nil {
 		return // its node refuses it
@@ -271,7 +271,7 @@ func (s *state) planned(a sharing.Advice, r sharing.Request) (sharing.Placement,
 	return p, err == nil
 }
 
-// lends is true when a container of the pod has what the init container asks for, so that it uses that before.
+// lends is true when a container of the pod has what the init container requests, so that it uses that before.
 func (s *state) lends(uid string, r sharing.Request) bool {
 	if r.Kind == sharing.KindMIG {
 		return s.admitsInstance(uid, r)
@@ -285,8 +285,8 @@ func (s *state) lends(uid string, r sharing.Request) bool {
 	return len(fits) >= r.GPUs
 }
 
-// resolved completes what a container asks for as its node does: by the configuration, and by the GPUs that it has.
-func (u *rules) resolved(n *node, a Ask) (sharing.Request, error) {
+// resolved completes what a container requests as its node does: by the configuration, and by the GPUs that it has.
+func (u *rules) resolved(n *node, a ContainerRequest) (sharing.Request, error) {
 	r, err := u.resolve(n, a.Request)
 	if err == nil && !a.sharedCap {
 		r = n.hardened(r)

@@ -30,7 +30,7 @@ func Annotations(plan []Planned) map[string]string {
 
 // pod is a pod that is on a node, or about to be.
 type pod struct {
-	want Want
+	want PodRequest
 	node string
 	// bound is true once the API server said so; before, it is a reservation.
 	bound bool
@@ -58,14 +58,14 @@ func (p *pod) reflect(r *report) {
 
 // Pod records a pod as the API server has it. A pod that is not bound, or requests nothing, is not in the state. The
 // error is that of an invalid request, which the pod's node will reject.
-func (b *ClusterState) Pod(p sharing.Pod, w Want, now time.Time) {
+func (b *ClusterState) Pod(p sharing.Pod, w PodRequest, now time.Time) {
 	if p.Node == "" {
 		return
 	}
 	old := b.pods[p.UID]
 	switch {
 	case p.Terminal:
-		b.Gone(p.UID, now)
+		b.PodRemoved(p.UID, now)
 		return
 	case b.Confirm(p.UID, p.Node):
 		return // nothing else of it can change
@@ -74,7 +74,7 @@ func (b *ClusterState) Pod(p sharing.Pod, w Want, now time.Time) {
 	}
 	b.Learn(w)
 	plan := map[string]sharing.Advice{}
-	for _, a := range w.Asks {
+	for _, a := range w.Containers {
 		planned := sharing.Planned(p.Annotations, a.Container)
 		if len(planned.GPUs) > 0 {
 			plan[a.Container] = planned
@@ -111,8 +111,8 @@ func (x *inventory) drop(p *pod) {
 	}
 }
 
-// Gone tells that a pod is deleted, or has ended for good. What it held stays held until its node has let go.
-func (b *ClusterState) Gone(uid string, now time.Time) {
+// PodRemoved tells that a pod is deleted, or has ended for good. What it held stays held until its node has let go.
+func (b *ClusterState) PodRemoved(uid string, now time.Time) {
 	p := b.pods[uid]
 	if p == nil {
 		delete(b.learned, uid)
@@ -132,7 +132,7 @@ func (b *ClusterState) Gone(uid string, now time.Time) {
 //
 // Errors: sharing.ErrExhausted when it does not fit, or does not fit any more; sharing.ErrConflict when the pod is on a
 // node already.
-func (b *ClusterState) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
+func (b *ClusterState) Reserve(w PodRequest, name string, now time.Time) ([]Planned, error) {
 	if p := b.pods[w.UID]; p != nil && (p.bound || p.gone()) {
 		return nil, fmt.Errorf("reserve for pod %s: it is on node %q: %w", w, p.node, sharing.ErrConflict)
 	} else if p != nil {
@@ -164,8 +164,8 @@ func (b *ClusterState) Unreserve(uid string) {
 	}
 }
 
-// Holds is true for a pod that is bound or reserved.
-func (x *inventory) Holds(uid string) bool { return x.pods[uid] != nil }
+// HasPod is true for a pod that is bound or reserved.
+func (x *inventory) HasPod(uid string) bool { return x.pods[uid] != nil }
 
 // Stuck is a pod that its node has no room for, so that it never starts there.
 type Stuck struct {
@@ -216,11 +216,11 @@ type WhatIf struct {
 	Without []string
 	// With are pods that are thought to be there already, placed one after the other before the pod in question. One
 	// that does not fit takes nothing.
-	With []Want
+	With []PodRequest
 }
 
 // FitIf is Fit after a change that is not made. Claims of pods that are thought away count as given back at once.
-func (j *judge) FitIf(w Want, name string, change WhatIf, now time.Time) Verdict {
+func (j *judge) FitIf(w PodRequest, name string, change WhatIf, now time.Time) Verdict {
 	if len(change.Without) == 0 && len(change.With) == 0 {
 		return j.Fit(w, name, now)
 	}

@@ -52,12 +52,12 @@ func tollOf(set []Victim) toll {
 // fewest, then the lowest highest priority, then the cheapest. For a share of one GPU it compares all sets on each GPU,
 // as long as they are not too many. Else every candidate goes, and those that can be spared come back, the most
 // important first. Only candidates below the pod's priority count. It changes nothing; none when there is no way.
-func (j *judge) Victims(w Want, name string, candidates []Victim, now time.Time) []Victim {
+func (j *judge) Victims(w PodRequest, name string, candidates []Victim, now time.Time) []Victim {
 	return j.victims(w, name, candidates, WhatIf{}, now)
 }
 
 // victims is Victims after a change that is not made.
-func (j *judge) victims(w Want, name string, candidates []Victim, change WhatIf, now time.Time) []Victim {
+func (j *judge) victims(w PodRequest, name string, candidates []Victim, change WhatIf, now time.Time) []Victim {
 	n := j.nodes[name]
 	if _, trusted := trusted(n, now); !trusted {
 		return nil
@@ -75,7 +75,7 @@ func (j *judge) victims(w Want, name string, candidates []Victim, change WhatIf,
 		return nil
 	}
 	best := spare(candidates, enough)
-	if len(w.Asks) != 1 || w.Asks[0].Request.GPUs != 1 {
+	if len(w.Containers) != 1 || w.Containers[0].Request.GPUs != 1 {
 		return best
 	}
 	for _, g := range s.gpus {
@@ -168,11 +168,11 @@ const mostGangTried = 100
 // left out. For each pod of the gang, largest first, it takes the result of Victims if no node has free capacity. Then
 // it tries smaller sets, up to a bound. Pods that already end are going. The result is true if their end is enough, or
 // if no pod must end.
-func (q *gangs) GangVictims(wants []Want, names []string, candidates []Victim, going []string,
+func (q *gangs) GangVictims(wants []PodRequest, names []string, candidates []Victim, going []string,
 	now time.Time) (victims []Victim, coming bool) {
 	q.refresh()
 	wants = largestFirst(wants)
-	priority := slices.MinFunc(wants, func(x, y Want) int { return cmp.Compare(x.Priority, y.Priority) }).Priority
+	priority := slices.MinFunc(wants, func(x, y PodRequest) int { return cmp.Compare(x.Priority, y.Priority) }).Priority
 	going = slices.Clone(going)
 	for uid, p := range q.pods {
 		if p.gone() {
@@ -205,9 +205,10 @@ func (q *gangs) GangVictims(wants []Want, names []string, candidates []Victim, g
 }
 
 // oneByOne makes room for the pods one after the other; nil where one of them has no way.
-func (q *gangs) oneByOne(wants []Want, names []string, candidates []Victim, going []string, now time.Time) []Victim {
+func (q *gangs) oneByOne(wants []PodRequest, names []string, candidates []Victim, going []string,
+	now time.Time) []Victim {
 	var gone []Victim
-	with := map[string][]Want{}
+	with := map[string][]PodRequest{}
 	for _, w := range wants {
 		away := slices.Concat(going, uids(gone))
 		at := slices.IndexFunc(names, func(name string) bool {

@@ -117,7 +117,7 @@ func TestVictimsAreTheFewest(t *testing.T) {
 			}
 		}
 		if (got == nil) != (best == nil) || got != nil && scheduler.Cheaper(best, got) < 0 {
-			t.Fatalf("%v for %v, and %v is cheaper; of %v", got, w.Asks[0].Request, best, candidates)
+			t.Fatalf("%v for %v, and %v is cheaper; of %v", got, w.Containers[0].Request, best, candidates)
 		}
 	}
 }

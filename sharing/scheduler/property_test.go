@@ -85,7 +85,7 @@ func (w *agentWorld) step() {
 				l.pod.Terminal = true
 				w.clusterNow.Pod(l.pod, want(w, l.pod), w.now)
 			}
-			w.clusterNow.Gone(l.pod.UID, w.now)
+			w.clusterNow.PodRemoved(l.pod.UID, w.now)
 		})
 	default:
 		w.tell(w.rand.IntN(worldNodes))
@@ -147,7 +147,7 @@ func (w *agentWorld) arrive() {
 // claim is the agent's: it takes the plan, and what does not fit there is a double booking.
 func (w *agentWorld) claim(l *life) {
 	s := w.truth(l.node)
-	r := want(w, l.pod).Asks[0].Request
+	r := want(w, l.pod).Containers[0].Request
 	for _, g := range l.gpus {
 		has := s.GPUs[g]
 		f := r.On(sharing.GPU{Memory: 79 * sharing.GiB})
@@ -166,7 +166,7 @@ func (w *agentWorld) truth(node int) gpunode.Status {
 		if l.node != node {
 			continue
 		}
-		r := want(w, l.pod).Asks[0].Request
+		r := want(w, l.pod).Containers[0].Request
 		for _, g := range l.claimed {
 			m, p := r.Each()
 			holds = append(holds, hold{uid: l.pod.UID, gpu: g, memory: int64(m) / gib, per: int(p)})
@@ -195,7 +195,7 @@ func (w *agentWorld) restart() {
 		}
 		if l.gone && !l.heard {
 			l.heard = true
-			w.clusterNow.Gone(l.pod.UID, w.now)
+			w.clusterNow.PodRemoved(l.pod.UID, w.now)
 		}
 	}
 	w.now = w.now.Add(time.Minute)
@@ -227,6 +227,6 @@ func (w *agentWorld) restart() {
 
 // leave reports to the cluster state that a pod is gone, and is always true.
 func (w *agentWorld) leave(l *life) bool {
-	w.clusterNow.Gone(l.pod.UID, w.now)
+	w.clusterNow.PodRemoved(l.pod.UID, w.now)
 	return true
 }

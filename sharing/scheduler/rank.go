@@ -60,7 +60,7 @@ func (c *Candidates) Best() (Candidate, bool) {
 	return one, ok
 }
 
-// kind is pods that ask for the same: number is theirs alone, and place is where each node keeps its answer to them.
+// kind is pods that request the same: number is theirs alone, and place is where each node keeps its answer to them.
 type kind struct {
 	number uint64
 	place  int
@@ -88,7 +88,7 @@ type ranked struct {
 // Candidates are the nodes that answer the pod now, with the scores that Score gives them. The nodes are machines, with
 // the free CPU of each. For an unchanged node, the answer for the last pod of the same kind is reused. So all nodes of
 // a cluster can be checked for each pod.
-func (j *judge) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], now time.Time) Candidates {
+func (j *judge) Candidates(w PodRequest, machines iter.Seq2[string, cluster.Milli], now time.Time) Candidates {
 	var out Candidates
 	if _, ok := j.permitted(w, now); !ok {
 		return out
@@ -109,8 +109,8 @@ func (j *judge) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], no
 }
 
 // ranked is the node's answer, kept for pods of one container: what those of several get depends on their names.
-func (j *judge) ranked(n *node, k kind, w Want, free cluster.Milli, now time.Time) ranked {
-	if len(w.Asks) == 1 && k.place < len(n.ranked) {
+func (j *judge) ranked(n *node, k kind, w PodRequest, free cluster.Milli, now time.Time) ranked {
+	if len(w.Containers) == 1 && k.place < len(n.ranked) {
 		if a := n.ranked[k.place]; a.kind == k.number && a.version == n.version && a.era == j.era && a.free == free {
 			return a
 		}
@@ -119,7 +119,7 @@ func (j *judge) ranked(n *node, k kind, w Want, free cluster.Milli, now time.Tim
 	if a.fits = j.Fit(w, n.name, now).Reason == Fits; a.fits {
 		a.score = j.Score(w, n.name, free, now)
 	}
-	if len(w.Asks) == 1 {
+	if len(w.Containers) == 1 {
 		if k.place >= len(n.ranked) {
 			n.ranked = append(n.ranked, make([]ranked, k.place+1-len(n.ranked))...)
 		}
@@ -129,7 +129,7 @@ func (j *judge) ranked(n *node, k kind, w Want, free cluster.Milli, now time.Tim
 }
 
 // of is the kind of the pod; beyond mostKept of them, all are forgotten.
-func (k *kinds) of(w Want) kind {
+func (k *kinds) of(w PodRequest) kind {
 	key := kindKey{w.key, w.CPU}
 	if one, ok := k.all[key]; ok {
 		return one

@@ -20,7 +20,7 @@ import (
 )
 
 // checkCandidates holds the order of the candidates against what Fit and Score say of each node by itself.
-func checkCandidates(t testing.TB, b *scheduler.ClusterState, w scheduler.Want, free map[string]cluster.Milli,
+func checkCandidates(t testing.TB, b *scheduler.ClusterState, w scheduler.PodRequest, free map[string]cluster.Milli,
 	now time.Time) {
 	t.Helper()
 	var expected, got []scheduler.Candidate

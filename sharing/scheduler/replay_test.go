@@ -91,8 +91,8 @@ func TestReplayIsAsSimulated(t *testing.T) {
 // arrive is true when there was room.
 func (r *replay) arrive(p sharing.Pod) bool {
 	w := want(r, p)
-	q := cluster.Request{Shape: cluster.Shape{GPUs: w.Asks[0].Request.GPUs, Share: cluster.WholeGPU}}
-	if ask := w.Asks[0].Request; ask.Kind == sharing.KindShared {
+	q := cluster.Request{Shape: cluster.Shape{GPUs: w.Containers[0].Request.GPUs, Share: cluster.WholeGPU}}
+	if ask := w.Containers[0].Request; ask.Kind == sharing.KindShared {
 		q.Share = cluster.Milli(ask.Percent) * 10
 	}
 	r.clusterNow.Learn(w)
@@ -107,7 +107,7 @@ func (r *replay) arrive(p sharing.Pod) bool {
 	first, _ := candidates.Best()
 	best := first.Node
 	if (best != "") != simulated || simulated && best != nodeName(place.Node) {
-		r.Errorf("%v: the books choose node %q, the simulation %t, node %d", w.Asks[0].Request, best, simulated,
+		r.Errorf("%v: the state chooses node %q, the simulation %t, node %d", w.Containers[0].Request, best, simulated,
 			place.Node)
 	}
 	if best == "" || r.Failed() {
@@ -132,7 +132,7 @@ func (r *replay) leave(i int) {
 	l := r.lives[i]
 	r.lives = slices.Delete(r.lives, i, i+1)
 	r.c.Release(l.claim, l.place)
-	r.clusterNow.Gone(l.pod.UID, r.now)
+	r.clusterNow.PodRemoved(l.pod.UID, r.now)
 	r.tell(l.node)
 }
 

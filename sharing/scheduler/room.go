@@ -26,7 +26,7 @@ import (
 
 // survey is the last number of free units of all GPUs in MIG mode that the policy received.
 type survey struct {
-	rooms map[*mig.Table]mig.Room
+	rooms map[*mig.Table]mig.FreeCapacity
 	gpus  int
 	// changes of nodes with such GPUs came since then; void if the policy may have lost it.
 	changes int
@@ -34,7 +34,7 @@ type survey struct {
 }
 
 // rooms adds the GPUs in MIG mode that have free units, and returns their number.
-func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
+func (s *state) rooms(rooms map[*mig.Table]mig.FreeCapacity) int {
 	gpus := 0
 	for _, g := range s.gpus {
 		c := s.migGPU(g.GPU.Ref())
@@ -43,7 +43,7 @@ func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
 		}
 		room := rooms[c.table]
 		if room == nil {
-			room = mig.Room{}
+			room = mig.FreeCapacity{}
 			rooms[c.table] = room
 		}
 		room[c.table.Free(s.taken(g.GPU.Ref()))]++

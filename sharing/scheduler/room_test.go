@@ -65,7 +65,7 @@ func TestNodesAreWorthWhatOthersLeave(t *testing.T) {
 	for halves, completes := range map[int]bool{1: false, 14: true} {
 		clusterNow := clusterStateOf(nodes, 1)
 		offers := machine()
-		offers.Offers["kerf.dev/mig-4g.40gb"] = 1
+		offers.Allocatable["kerf.dev/mig-4g.40gb"] = 1
 		free := map[string]cluster.Milli{}
 		for n := range nodes {
 			var grants []migGrant

@@ -23,7 +23,7 @@ type scoreKey struct {
 
 // Score says how well a node that answers the pod suits it. The highest is best, and of equal ones the first name. The
 // CPU that is free on the machine is free. It is 0 for a node that does not answer.
-func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) int64 {
+func (j *judge) Score(w PodRequest, name string, free cluster.Milli, now time.Time) int64 {
 	v := j.Fit(w, name, now)
 	n := j.nodes[name]
 	if v.Reason != Fits {
@@ -47,9 +47,9 @@ func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) in
 
 // score adds up the policy's scores of the containers, which are taken from the state one after the other where there
 // are several.
-func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) int64 {
+func (m *placer) score(n *node, s *state, w PodRequest, v Verdict, free cluster.Milli) int64 {
 	sum := int64(0)
-	for _, a := range w.Asks {
+	for _, a := range w.Containers {
 		p, ok := v.placement(a.Container)
 		r, err := m.resolved(n, a)
 		if !ok || err != nil {
@@ -85,7 +85,7 @@ func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli)
 
 // Terms are the parts of a node's score, added up over the pod's containers. They are nil for a node that does not
 // answer, and if the pod is to be spread. The free CPU is that of Score.
-func (j *judge) Terms(w Want, name string, free cluster.Milli, now time.Time) []cluster.Term {
+func (j *judge) Terms(w PodRequest, name string, free cluster.Milli, now time.Time) []cluster.Term {
 	v := j.Fit(w, name, now)
 	if v.Reason != Fits {
 		return nil
@@ -94,9 +94,9 @@ func (j *judge) Terms(w Want, name string, free cluster.Milli, now time.Time) []
 }
 
 // terms takes what it looks at from the state.
-func (m *placer) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli) []cluster.Term {
+func (m *placer) terms(n *node, s *state, w PodRequest, v Verdict, free cluster.Milli) []cluster.Term {
 	var out []cluster.Term
-	for _, a := range w.Asks {
+	for _, a := range w.Containers {
 		p, ok := v.placement(a.Container)
 		r, err := m.resolved(n, a)
 		if !ok || err != nil || r.Place == sharing.PlaceSpread {

@@ -23,7 +23,7 @@ import (
 )
 
 var rewrite = flag.Bool("rewrite", false,
-	"write the scripts' answers anew; look at the difference before you commit it")
+	"write the scripts' answers again; look at the difference before you commit it")
 
 // story is the world of a script: a cluster, its state, and what its nodes have reserved.
 type story struct {
@@ -98,17 +98,17 @@ func (s *story) do(words []string) string {
 	case "claims": // POD GPU: its node has claimed for it
 		node, p := s.pods[arg].Node, s.pods[arg]
 		h := hold{uid: arg, gpu: s.number(words[2])}
-		if r := want(s, p).Asks[0].Request; r.Kind == sharing.KindShared {
+		if r := want(s, p).Containers[0].Request; r.Kind == sharing.KindShared {
 			h.memory = int64(r.Memory) / gib
 		}
 		delete(s.unplaced[node], arg)
 		s.claims[node][arg] = h
 		s.report(node)
 	case "refuses": // POD: its node has no room for it
-		s.unplaced[s.pods[arg].Node][arg] = "no room"
+		s.unplaced[s.pods[arg].Node][arg] = "not enough free"
 		s.report(s.pods[arg].Node)
 	case "ended": // the API server says that it is gone
-		s.clusterNow.Gone(arg, s.now)
+		s.clusterNow.PodRemoved(arg, s.now)
 	case "lets-go": // its node has no claim of it any more
 		delete(s.claims[s.pods[arg].Node], arg)
 		s.report(s.pods[arg].Node)

@@ -36,7 +36,7 @@ func TestOvercommit(t *testing.T) {
 		return v.Reason
 	}
 	if got := fits("large", memory(80)); got != scheduler.TooSmall {
-		t.Errorf("more than the GPU has, in one piece: %v", got)
+		t.Errorf("more than the GPU has, on one GPU: %v", got)
 	}
 	if got := fits("strict", memory(1), "kerf.dev/min-enforcement", "driver"); got != scheduler.LacksLevel {
 		t.Errorf("a level that holds neighbours off: %v", got)
@@ -49,7 +49,7 @@ func TestOvercommit(t *testing.T) {
 			t.Errorf("50 GiB for %s: %v", uid, got)
 		}
 	}
-	if got := fits("c", memory(18)); got != scheduler.LacksRoom {
+	if got := fits("c", memory(18)); got != scheduler.LacksCapacity {
 		t.Errorf("119 GiB of 118: %v", got)
 	}
 	if got := fits("d", memory(17)); got != scheduler.Fits {
@@ -82,7 +82,7 @@ func TestLevelsOfOneNode(t *testing.T) {
 		{podOf("any", memory(1)), uuid(0, 0)},
 		{podOf("held", memory(1), "kerf.dev/min-enforcement", "userspace"), uuid(0, 1)},
 		{podOf("held more", memory(1), "kerf.dev/min-enforcement", "driver"),
-			"a share here can be capped at level userspace at most, driver demanded"},
+			"a share here can be capped at level userspace at most, driver required"},
 		{podOf("on the one that is ruled out", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)),
 			"a share here can be capped at level userspace at most, and its pool's rules demand driver"},
 		{podOf("over two that are held", memory(2), "kerf.dev/gpu-count", "2", "kerf.dev/min-enforcement", "userspace"),
@@ -143,7 +143,7 @@ func TestUnenforcedShares(t *testing.T) {
 			"no backend enforces shares of this GPU (driver: too old)" + remedy},
 		"allowed by the pool": {pool(", minEnforcement: none"), "exclusive,none", "none", "", plain, ""},
 		"stricter pool": {pool(", minEnforcement: reactive"), "exclusive,none", "reactive", "", none,
-			"a share here can be capped at level none at most, reactive demanded (driver: too old)"},
+			"a share here can be capped at level none at most, reactive required (driver: too old)"},
 		"allowed by a profile": {pool(""), "exclusive,none", "", "", podOf("p", memory(1), "kerf.dev/profile", "lax"),
 			""},
 		"whole": {pool(""), "exclusive,none", "", "", podOf("p", whole(1)), ""},
@@ -192,7 +192,7 @@ func TestSettings(t *testing.T) {
 	if _, err := b.Reserve(want(t, first), "n00", noon()); err != nil {
 		t.Fatal(err)
 	}
-	if v, ok := fits(podOf("c", memory(1))); ok || v.Reason != scheduler.LacksRoom {
+	if v, ok := fits(podOf("c", memory(1))); ok || v.Reason != scheduler.LacksCapacity {
 		t.Errorf("the third sharer: %+v", v)
 	}
 	if v, ok := fits(podOf("d", whole(1))); !ok || v.Plan[0].Placement[0].GPU.String() != uuid(0, 1) {

@@ -17,7 +17,7 @@ import (
 // A planned pod is stuck once its node has said for long enough, without a break and believed, that it has no room for
 // it.
 func TestStuck(t *testing.T) {
-	full := gpunode.PendingPod{PodUID: "p", Namespace: "ns", Pod: "p", Reason: "no room"}
+	full := gpunode.PendingPod{PodUID: "p", Namespace: "ns", Pod: "p", Reason: "not enough free"}
 	type step struct {
 		after    time.Duration
 		unplaced bool
@@ -43,7 +43,7 @@ func TestStuck(t *testing.T) {
 			{unplaced: true, do: func(b *scheduler.ClusterState, _ time.Time) { b.Evicted("p") }}}},
 		"gone in the meantime": {steps: []step{wait(true, false), wait(true, false),
 			{after: 30 * time.Second, unplaced: true,
-				do: func(b *scheduler.ClusterState, now time.Time) { b.Gone("p", now) }}}},
+				do: func(b *scheduler.ClusterState, now time.Time) { b.PodRemoved("p", now) }}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, now := clusterStateOf(1, 2), noon()
@@ -70,7 +70,7 @@ func TestStuck(t *testing.T) {
 				got := b.Stuck(time.Minute, now)
 				if s.want {
 					want = []scheduler.Stuck{{UID: "p", Namespace: "ns", Name: "p", Node: "n00",
-						For: time.Duration(i) * 30 * time.Second, Reason: "no room"}}
+						For: time.Duration(i) * 30 * time.Second, Reason: "not enough free"}}
 					if name == "room in between" {
 						want[0].For = time.Minute
 					}

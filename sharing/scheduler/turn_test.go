@@ -148,9 +148,9 @@ func TestRoomOfAChange(t *testing.T) {
 	s := switchStatus(0, 1)
 	s.GPUs[0].SwitchableTo = ""
 	b := migState(s)
-	before := b.Room("n00", noon())
+	before := b.Capacity("n00", noon())
 	b.Report("n00", switchStatus(0, 1))
-	if now := b.Room("n00", noon()); !now.More(before) || before.More(now) {
+	if now := b.Capacity("n00", noon()); !now.More(before) || before.More(now) {
 		t.Errorf("%v, then %v", before, now)
 	}
 }

@@ -36,7 +36,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		lives += pods[i].life()
 	}
 	if demand == 0 {
-		return Result{}, fmt.Errorf("simulate: the pods ask for no GPU")
+		return Result{}, fmt.Errorf("simulate: the pods request no GPU")
 	}
 	// Arrivals per mean life time.
 	rate := load * float64(t.capacity) * lives / demand
@@ -51,6 +51,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 				area += (gone.at - last) * t.percent(t.allocated)
 				last = gone.at
 			}
+			t.mover.end(gone.tenancy)
 			t.leave(gone.held)
 		}
 		if !counted && at >= begin {
@@ -58,7 +59,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			for _, o := range t.observers {
 				o.Begin()
 			}
-			t.arrived, t.rejected, t.deciding = 0, 0, 0
+			t.arrived, t.rejected, t.deciding, t.mover.moved = 0, 0, 0, Moved{}
 			clear(t.result.Arrived)
 			clear(t.result.Rejects)
 		}
@@ -68,6 +69,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 		}
 		e.progress(at / (begin + measured))
 		p := &pods[r.Intn(len(pods))]
+		t.mover.now = at
 		h, ok, err := t.arrive(p)
 		if err != nil {
 			return Result{}, err
@@ -78,7 +80,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 			o.Arrived(p, at, at+life)
 		}
 		if ok {
-			heap.Push(leaving, departure{at + life, h})
+			heap.Push(leaving, departure{at + life, t.mover.begin(h)})
 		}
 		if counted {
 			t.sample(at-begin, churnStep)
@@ -92,7 +94,7 @@ func (e Experiment) Churn(pods []Pod, load float64, seed int64) (Result, error) 
 
 type departure struct {
 	at float64
-	held
+	*tenancy
 }
 
 // departures is a heap, the soonest first.

@@ -23,11 +23,11 @@ type Fit struct {
 
 // TypeFit is the pods of one type.
 type TypeFit struct {
-	Type   string `json:"type"`
-	Asked  int    `json:"requested"`
-	Placed int    `json:"placed"`
-	// Why has the reasons of the nodes for the first pod that was refused, the most frequent first.
-	Why []Cause `json:"reasons,omitempty"`
+	Type      string `json:"type"`
+	Requested int    `json:"requested"`
+	Placed    int    `json:"placed"`
+	// Reasons has the reasons of the nodes for the first pod that was refused, the most frequent first.
+	Reasons []Cause `json:"reasons,omitempty"`
 }
 
 // Cause is a reason, and of how many nodes.
@@ -78,7 +78,7 @@ func (e Experiment) Fits(arrivals, pods []Pod) (Fit, error) {
 			at[p.Type], f.Pods = k, append(f.Pods, TypeFit{Type: p.Type})
 		}
 		line := &f.Pods[k]
-		line.Asked++
+		line.Requested++
 		ok, err := place(p)
 		switch {
 		case err != nil:
@@ -86,8 +86,8 @@ func (e Experiment) Fits(arrivals, pods []Pod) (Fit, error) {
 		case ok:
 			line.Placed++
 			continue
-		case line.Why == nil:
-			line.Why = causes(t.cluster.Refusals(t.request(p)))
+		case line.Reasons == nil:
+			line.Reasons = causes(t.cluster.Refusals(t.request(p)))
 		}
 		refused = append(refused, p)
 	}

@@ -190,7 +190,7 @@ func tableOf(model string, memory sharing.Bytes) (*mig.Table, error) {
 		gib := math.Ceil(float64(memory)/float64(sharing.GiB)) * float64(r.size) / float64(f.units)
 		name := fmt.Sprintf("%dg.%dgb", r.compute, int(math.Round(gib)))
 		profiles = append(profiles, mig.Profile{
-			ID: id, Name: name, Compute: r.compute, Memory: part, Most: min(len(r.starts), f.slices/r.compute),
+			ID: id, Name: name, Compute: r.compute, Memory: part, MaxInstances: min(len(r.starts), f.slices/r.compute),
 			Size: r.size, Starts: r.starts,
 		})
 	}

@@ -91,7 +91,7 @@ func TestPoliciesOnDrawnLists(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := simulate.Experiment{Nodes: simulate.Order(nodes, seed), Usual: pods, Policy: p, Now: ticking()}
+			e := simulate.Experiment{Nodes: simulate.Order(nodes, seed), Typical: pods, Policy: p, Now: ticking()}
 			r, err := e.Fill(simulate.Inflate(pods, 280000, 1.3, seed))
 			if err != nil {
 				t.Fatal(err)

@@ -37,7 +37,7 @@ func TestGeometryIsThatOfTheDrivers(t *testing.T) {
 		}
 		got, want := map[shape]bool{}, map[shape]bool{}
 		for _, p := range nodes[0].Table.Profiles() {
-			got[shape{p.Compute, p.Size, p.Most, fmt.Sprint(p.Starts)}] = true
+			got[shape{p.Compute, p.Size, p.MaxInstances, fmt.Sprint(p.Starts)}] = true
 		}
 		for _, p := range model.Profiles {
 			if !strings.ContainsAny(p.Name, "+-") {
@@ -78,16 +78,16 @@ func TestScenarioWithInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy, Now: ticking()}.Fits(nil, pods)
+	f, err := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: policy, Now: ticking()}.Fits(nil, pods)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []simulate.TypeFit{
-		{Type: "small", Asked: 7, Placed: 7},
-		{Type: "other", Asked: 1, Why: []simulate.Cause{
+		{Type: "small", Requested: 7, Placed: 7},
+		{Type: "other", Requested: 1, Reasons: []simulate.Cause{
 			{Reason: "too little free on any one GPU", Nodes: 1,
 				Example: "a-0: full: 7 of at most 7 1g.10gb are there"},
-			{Reason: "no such MIG profile", Nodes: 1, Example: "b-0: GPUs are not in MIG mode, 1g asked"},
+			{Reason: "no such MIG profile", Nodes: 1, Example: "b-0: GPUs are not in MIG mode, 1g requested"},
 		}},
 	}
 	if diff := cmp.Diff(want, f.Pods); diff != "" {

@@ -24,8 +24,8 @@ type LiveNode struct {
 	Memory sharing.Bytes
 	// Closed nodes take no new pods.
 	Closed bool
-	// Offers are the amounts of Kerf's resources that its kubelet gives out, by name; nil where that is not known.
-	Offers map[string]int64
+	// Allocatable are the amounts of Kerf's resources that its kubelet gives out, by name; nil where that is not known.
+	Allocatable map[string]int64
 	// Report is what its agent says; nil where there is none, and then no GPU of the node is known.
 	Report *gpunode.Status
 }
@@ -59,13 +59,13 @@ type Live struct {
 
 // There is what is held before anything arrives.
 type There struct {
-	Node int
-	Hold cluster.Claim
+	Node  int
+	Grant cluster.Grant
 }
 
 // NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of MIG nodes have
 // MIG instances. Pods on gone nodes, and pods with a GPU of a MIG node, have to move. A GPU that is not healthy is left
-// out. A pod with several containers that ask for GPUs counts as one pod for each.
+// out. A pod with several containers that request GPUs counts as one pod for each.
 func NewLive(nodes []LiveNode, pods []LivePod, gone, inMIG func(node string) bool) (Live, error) {
 	l := Live{}
 	b := liveBuilder{Live: &l, at: map[string]int{}, parts: map[string]int{}, gpus: map[string]slot{},
@@ -169,17 +169,17 @@ func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []
 		}
 		gives, some := cluster.AllModes, true
 		if !all && !becomes {
-			gives, some = shareUnits(g, n.Offers)
+			gives, some = shareUnits(g, n.Allocatable)
 			unenforced.add(g)
 		}
 		if !some {
 			none++
 			continue
 		}
-		i := slices.IndexFunc(parts, func(p cluster.Node) bool { return p.Gives == gives })
+		i := slices.IndexFunc(parts, func(p cluster.Node) bool { return p.AllowedModes == gives })
 		if i < 0 {
 			i, parts = len(parts), append(parts, base)
-			parts[i].Gives = gives
+			parts[i].AllowedModes = gives
 		}
 		differ[i] = add(&parts[i], g) || differ[i]
 		b.gpus[g.UUID] = slot{len(b.Nodes) + i, len(parts[i].GPUs) - 1}
@@ -221,10 +221,10 @@ func (b *liveBuilder) divide(base cluster.Node, parts []cluster.Node) {
 	var as []string
 	for i := range parts {
 		p := &parts[i]
-		p.Name = fmt.Sprintf("%s (GPUs given %s)", base.Name, p.Gives)
+		p.Name = fmt.Sprintf("%s (GPUs given %s)", base.Name, p.AllowedModes)
 		p.CPU = base.CPU * cluster.Milli(len(p.GPUs)) / cluster.Milli(gpus)
 		p.Memory = base.Memory / sharing.Bytes(gpus) * sharing.Bytes(len(p.GPUs))
-		as = append(as, fmt.Sprintf("%d %s", len(p.GPUs), p.Gives))
+		as = append(as, fmt.Sprintf("%d %s", len(p.GPUs), p.AllowedModes))
 	}
 	b.Notes = append(b.Notes, fmt.Sprintf("node %s: its pool gives its GPUs differently (%s): they count as %d "+
 		"nodes, each with its part of CPU and memory", base.Name, strings.Join(as, ", "), len(parts)))

@@ -68,13 +68,13 @@ func left(t *testing.T, l simulate.Live) map[string][]cluster.Milli {
 	t.Helper()
 	nodes := slices.Clone(l.Nodes)
 	for i := range nodes {
-		nodes[i].Cordoned, nodes[i].Gives = false, cluster.AllModes
+		nodes[i].Cordoned, nodes[i].AllowedModes = false, cluster.AllModes
 	}
 	c := cluster.New(nodes, others.BestFit{})
 	out := map[string][]cluster.Milli{}
 	for _, h := range l.There {
-		if err := c.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs,
-			Starts: h.Hold.Starts}); err != nil {
+		if err := c.Take(h.Grant.Request, cluster.Placement{Node: h.Node, GPUs: h.Grant.GPUs,
+			Starts: h.Grant.Starts}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestLiveOvercommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := simulate.Experiment{Nodes: l.Nodes, There: l.There, Usual: waiting, Policy: policy,
+			f, err := simulate.Experiment{Nodes: l.Nodes, There: l.There, Typical: waiting, Policy: policy,
 				Now: ticking()}.Fits(nil, waiting)
 			if err != nil {
 				t.Fatal(err)
@@ -295,7 +295,7 @@ func TestFitsBesideWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := simulate.Experiment{Nodes: l.Nodes, There: l.There, Usual: l.Pods, Policy: policy, Now: ticking()}
+	e := simulate.Experiment{Nodes: l.Nodes, There: l.There, Typical: l.Pods, Policy: policy, Now: ticking()}
 	asked := slices.Clone(l.Pods[:1])
 	asked[0].GPUMemory, asked[0].Type = 30*sharing.GiB, "new"
 	f, err := e.Fits(nil, asked)
@@ -304,8 +304,9 @@ func TestFitsBesideWhatIsThere(t *testing.T) {
 	}
 	want := simulate.Fit{
 		Before: 68.75, After: 68.75,
-		Pods: []simulate.TypeFit{{Type: "new", Asked: 1, Why: []simulate.Cause{
-			{Reason: "too little free on any one GPU", Nodes: 1, Example: "a: best GPU has 25 % free, 37.5 % asked"},
+		Pods: []simulate.TypeFit{{Type: "new", Requested: 1, Reasons: []simulate.Cause{
+			{Reason: "too little free on any one GPU", Nodes: 1,
+				Example: "a: best GPU has 25 % free, 37.5 % requested"},
 			{Reason: "takes nothing new", Nodes: 1, Example: "b: takes nothing new"},
 		}}},
 		More: []simulate.More{{Model: "H100", Nodes: 1, GPUs: 1}},

@@ -42,6 +42,8 @@ type Result struct {
 	PooledRejectedPercent float64 `json:"pooledRejectedPercent,omitempty"`
 	// NoPacking is the part of what was refused for which no packing had room; nil where it was not asked for.
 	NoPacking *NoPacking `json:"noPacking,omitempty"`
+	// Moved is what was moved for pods that did not fit; nil where nothing may be.
+	Moved *Moved `json:"moved,omitempty"`
 	// Arrived counts the pods by class, as Rejects does.
 	Arrived map[string]int `json:"arrived"`
 	// Rejects counts refused pods by class: cpu-only, share, and the number of GPUs.

@@ -19,9 +19,9 @@ import (
 type Experiment struct {
 	// Nodes are empty; their order decides ties.
 	Nodes []cluster.Node
-	// Usual says what counts as fragmentation, whatever the policy knows.
-	Usual  []Pod
-	Policy cluster.Policy
+	// Typical says what counts as fragmentation, whatever the policy knows.
+	Typical []Pod
+	Policy  cluster.Policy
 	// There is what is held before anything arrives.
 	There []There
 	// Arrivals is how the time between two pods varies, where pods leave too.
@@ -30,6 +30,8 @@ type Experiment struct {
 	Counted float64
 	// Observers see a run with departures.
 	Observers []Observer
+	// Defrag has pods moved in a run with departures.
+	Defrag Defrag
 	// Now is the clock by which the speed is taken.
 	Now func() time.Time
 	// Detail asks for the samples and the nodes of the result.
@@ -49,8 +51,8 @@ type Observer interface {
 	Placed(p *Pod)
 	Left(p *Pod)
 	Refused(p *Pod, class string)
-	// Tell writes what was found into the result. Demand is that of all that arrived since Begin.
-	Tell(r *Result, demand cluster.Milli)
+	// Report writes what was found into the result. Demand is that of all that arrived since Begin.
+	Report(r *Result, demand cluster.Milli)
 }
 
 func (e Experiment) progress(part float64) {
@@ -75,15 +77,16 @@ type trial struct {
 	deciding   time.Duration
 	result     Result
 	observers  []Observer
+	mover      *mover
 }
 
 func (e Experiment) start() (*trial, error) {
 	open := slices.Clone(e.Nodes)
 	for i := range open {
-		open[i].Cordoned, open[i].Gives = false, cluster.AllModes // what is there stays
+		open[i].Cordoned, open[i].AllowedModes = false, cluster.AllModes // what is there stays
 	}
 	t := &trial{cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now,
-		usual: WorkloadOf(e.Usual)}
+		usual: WorkloadOf(e.Typical), mover: &mover{Defrag: e.Defrag, running: map[*tenancy]bool{}}}
 	t.result = Result{
 		Rejects: map[string]int{}, Arrived: map[string]int{},
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
@@ -107,7 +110,7 @@ func (e Experiment) start() (*trial, error) {
 			return nil, err
 		}
 		if !others {
-			t.cluster.Node(i).Gives = e.Nodes[i].Gives
+			t.cluster.Node(i).AllowedModes = e.Nodes[i].AllowedModes
 		}
 	}
 	return t, nil
@@ -118,8 +121,8 @@ func (t *trial) occupy(h There) error {
 	n := t.cluster.Node(h.Node)
 	free := n.Free()
 	t.fragmented -= t.usual.Fragmentation(n)
-	if err := t.cluster.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs,
-		Starts: h.Hold.Starts}); err != nil {
+	if err := t.cluster.Take(h.Grant.Request, cluster.Placement{Node: h.Node, GPUs: h.Grant.GPUs,
+		Starts: h.Grant.Starts}); err != nil {
 		return err
 	}
 	t.fragmented += t.usual.Fragmentation(n)
@@ -144,6 +147,9 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	place, ok := t.cluster.Choose(h.taken)
 	t.deciding += t.now().Sub(begin)
 	t.cluster.Learn(p.Request)
+	if !ok {
+		place, ok = t.makeRoom(h)
+	}
 	if !ok {
 		t.rejected += p.Demand()
 		t.result.Rejects[classOf(p)]++
@@ -216,11 +222,15 @@ func (t *trial) finish() Result {
 	}
 	r.RejectedPodsPercent = round(100 * float64(r.Rejected()) / float64(max(1, pods)))
 	r.RejectedDemandPercent = round(100 * float64(t.rejected) / float64(max(1, t.arrived)))
+	if t.mover.Moves > 0 {
+		t.mover.moved.PerThousand = round(1000 * float64(t.mover.moved.Moves) / float64(max(1, pods-r.Rejected())))
+		r.Moved = &t.mover.moved
+	}
 	if t.deciding > 0 {
 		r.Decisions = math.Round(float64(pods) / t.deciding.Seconds())
 	}
 	for _, o := range t.observers {
-		o.Tell(r, t.arrived)
+		o.Report(r, t.arrived)
 	}
 	if t.detail {
 		t.sketch()

@@ -83,7 +83,7 @@ func (s *Scenario) Nodes() ([]cluster.Node, error) {
 			CPU: f.cores(m.Cores), Memory: f.bytes("memory", m.Memory), Model: m.Model,
 			GPUMemory: f.bytes("gpuMemory", m.GPUMemory),
 		}
-		f.within("gpus", m.GPUs, 0, MostGPUs)
+		f.within("gpus", m.GPUs, 0, MaxGPUs)
 		f.within("count", m.Count, 1, mostPods-len(nodes))
 		if f.err != nil {
 			return nil, f.err
@@ -134,7 +134,7 @@ func (f *fields) ask(p *Pod, t PodType) {
 	p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs,
 		strings.Join(t.Models, "|")
 	p.GPUMemory = f.bytes("gpuMemory", t.GPUMemory)
-	f.within("gpus", t.GPUs, 0, MostGPUs)
+	f.within("gpus", t.GPUs, 0, MaxGPUs)
 	if !(t.Percent >= 0 && t.Percent <= 100) {
 		f.wrong("percent", t.Percent, "write the part of each GPU, above 0 and at most 100")
 	}
@@ -233,7 +233,7 @@ func (f *fields) within(name string, value, least, greatest int) {
 }
 
 func (f *fields) cores(v float64) cluster.Milli {
-	if !(v >= 0 && v <= Most/1000) {
+	if !(v >= 0 && v <= MaxAmount/1000) {
 		f.wrong("cores", v, "write a number of cores, such as 4 or 0.5")
 		return 0
 	}
@@ -245,7 +245,7 @@ func (f *fields) bytes(name, v string) sharing.Bytes {
 		return 0
 	}
 	b, err := sharing.ParseBytes(f.at+name, v)
-	if err == nil && b > Most*sharing.MiB {
+	if err == nil && b > MaxAmount*sharing.MiB {
 		f.wrong(name, v, "write at most 1Pi")
 	}
 	if err == nil && b > 0 && b < sharing.MiB && f.err == nil { // "10" is ten bytes
@@ -283,8 +283,8 @@ func (p *Pod) life() float64 {
 	return 1
 }
 
-// Most is the largest amount that is believed; products of two stay within an int64.
-const Most = 1 << 30
+// MaxAmount is the largest amount that is believed; products of two stay within an int64.
+const MaxAmount = 1 << 30
 
-// MostGPUs is how many GPUs one node or one pod may have.
-const MostGPUs = 64
+// MaxGPUs is how many GPUs one node or one pod may have.
+const MaxGPUs = 64

@@ -92,10 +92,11 @@ func TestFits(t *testing.T) {
 	}
 	want := simulate.Fit{
 		Before: 20, After: 53.33,
-		Pods: []simulate.TypeFit{{Type: "half", Asked: 2, Placed: 2}, {Type: "pair", Asked: 2, Why: []simulate.Cause{
-			{Reason: "too little free on any one GPU", Nodes: 1, Example: "a: 1 GPUs have 100 % free, 2 asked"},
-			{Reason: "wrong GPU model", Nodes: 1, Example: "b: GPUs are B, A asked"},
-		}}},
+		Pods: []simulate.TypeFit{{Type: "half", Requested: 2, Placed: 2}, {Type: "pair", Requested: 2,
+			Reasons: []simulate.Cause{
+				{Reason: "too little free on any one GPU", Nodes: 1, Example: "a: 1 GPUs have 100 % free, 2 requested"},
+				{Reason: "wrong GPU model", Nodes: 1, Example: "b: GPUs are B, A requested"},
+			}}},
 		More: []simulate.More{{Model: "A", Nodes: 2, GPUs: 4}},
 	}
 	if diff := cmp.Diff(want, f); diff != "" {
@@ -114,7 +115,7 @@ func TestFits(t *testing.T) {
 // A pod that lives long is there more often: with the same load fewer arrive.
 func TestChurnKnowsHowLongPodsLive(t *testing.T) {
 	nodes, pods := synthetic()
-	equal := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: others.BestFit{}, Now: ticking()}
+	equal := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: others.BestFit{}, Now: ticking()}
 	a, err := equal.Churn(pods, 0.5, 3)
 	if err != nil {
 		t.Fatal(err)

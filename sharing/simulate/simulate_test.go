@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// synthetic is a cluster of 40 GPUs and pods that ask for half of it.
+// synthetic is a cluster of 40 GPUs and pods that request half of it.
 func synthetic() ([]cluster.Node, []simulate.Pod) {
 	var nodes []cluster.Node
 	for i := range 10 {
@@ -52,7 +52,7 @@ func TestInflateReachesTheTargetAndRepeats(t *testing.T) {
 		// The last pod that is drawn may stand over by its GPUs beyond the first, as in the published experiment.
 		target := cluster.Milli(40000 * times)
 		if demand < target-4000 || demand > target+3000 {
-			t.Errorf("%g: %d asked for, target %d", times, demand, target)
+			t.Errorf("%g: %d requested, target %d", times, demand, target)
 		}
 	}
 	if a, b := simulate.Inflate(pods, 40000, 1.3, 5), simulate.Inflate(pods, 40000, 1.3, 6); cmp.Equal(a, b) {
@@ -83,7 +83,7 @@ func TestFillBalances(t *testing.T) {
 	for _, name := range others.Policies() {
 		t.Run(name, func(t *testing.T) {
 			run := func() simulate.Result {
-				e := simulate.Experiment{Nodes: simulate.Order(nodes, 42), Usual: pods, Policy: policy(t, name),
+				e := simulate.Experiment{Nodes: simulate.Order(nodes, 42), Typical: pods, Policy: policy(t, name),
 					Now: ticking()}
 				r, err := e.Fill(arrivals)
 				if err != nil {
@@ -131,7 +131,7 @@ func policy(t *testing.T, name string) cluster.Policy {
 func TestChurn(t *testing.T) {
 	nodes, pods := synthetic()
 	run := func(name string, load float64) simulate.Result {
-		e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy(t, name), Now: ticking()}
+		e := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: policy(t, name), Now: ticking()}
 		r, err := e.Churn(pods, load, 7)
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestChurn(t *testing.T) {
 	for _, none := range [][]simulate.Pod{nil, {{Name: "cpu"}}} {
 		if _, err := (simulate.Experiment{Nodes: nodes, Policy: others.BestFit{}, Now: time.Now}).Churn(none, 1,
 			1); err == nil {
-			t.Errorf("%v: load without a GPU asked for", none)
+			t.Errorf("%v: load without a GPU requested", none)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestBookedIsNotAllocated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := simulate.Experiment{Nodes: []cluster.Node{node}, Usual: pods, Policy: p, Now: ticking()}.Fill(pods)
+		r, err := simulate.Experiment{Nodes: []cluster.Node{node}, Typical: pods, Policy: p, Now: ticking()}.Fill(pods)
 		if err != nil {
 			t.Fatal(err)
 		}

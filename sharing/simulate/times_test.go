@@ -99,7 +99,7 @@ func TestChurnHoldsItsLoad(t *testing.T) {
 		}
 		mean := 0.0
 		for seed := range int64(40) {
-			e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy(t, "bestfit"), Arrivals: v,
+			e := simulate.Experiment{Nodes: nodes, Typical: pods, Policy: policy(t, "bestfit"), Arrivals: v,
 				Now: ticking()}
 			r, err := e.Churn(varied, 0.4, seed)
 			if err != nil {

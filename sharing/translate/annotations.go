@@ -91,7 +91,7 @@ func (t *translation) fraction() *fraction {
 func (t *translation) share(f *fraction, text string) {
 	v, ok := new(big.Rat).SetString(text)
 	if !ok || len(text) > 32 || strings.ContainsAny(text, "/eEpP_xX") || v.Sign() <= 0 || v.Cmp(big.NewRat(1, 1)) >= 0 {
-		t.refuse("annotation "+kaiFraction, text, "write a number above 0 and below 1, or ask for whole GPUs",
+		t.refuse("annotation "+kaiFraction, text, "write a number above 0 and below 1, or request whole GPUs",
 			"is not a fraction of a GPU")
 		return
 	}
@@ -169,7 +169,7 @@ func (t *translation) mode(field, v string) {
 		t.say("%s %s is left out: what holds a share to its size is the node's choice, and its level is shown", field,
 			v)
 	case "mig":
-		t.refuse(field, v, "ask for an instance, with kerf.dev/mig-1g.10gb and the like",
+		t.refuse(field, v, "request an instance, with kerf.dev/mig-1g.10gb and the like",
 			"has no counterpart: a part of a GPU is no MIG instance")
 	default:
 		t.refuse(field, v, "leave it out", "is not known")

@@ -26,15 +26,15 @@ func untranslatedPrefixes() []string {
 // nosShare is a share of nos.
 var nosShare = regexp.MustCompile(`^nvidia\.com/gpu-[0-9]+gb$`)
 
-// Foreign is true for a resource by which another tool requests NVIDIA's GPUs, also if it has no translation.
-func Foreign(resource string) bool {
+// OtherToolResource is true for a resource by which another tool requests NVIDIA's GPUs, also if it has no translation.
+func OtherToolResource(resource string) bool {
 	_, known := dialectOf(resource)
 	return known || resource == nvidiaGPU || resource == nvidiaShared || strings.HasPrefix(resource, nvidiaMIG) ||
 		slices.Contains(untranslated(), resource) || nosShare.MatchString(resource) || hasPrefix(resource)
 }
 
-// ForeignAnnotation is true for an annotation by which another tool requests NVIDIA's GPUs.
-func ForeignAnnotation(name string) bool {
+// OtherToolAnnotation is true for an annotation by which another tool requests NVIDIA's GPUs.
+func OtherToolAnnotation(name string) bool {
 	return name == kaiFraction || name == kaiMemory || hasPrefix(name)
 }
 

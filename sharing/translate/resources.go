@@ -12,19 +12,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Words are what a container writes to ask for a request: its limits, and annotations for the pod.
-type Words struct {
+// ContainerFields are what a container writes to ask for a request: its limits, and annotations for the pod.
+type ContainerFields struct {
 	Limits      map[string]string
 	Annotations map[string]string
-	// Said has a sentence for each amount that is not exactly what was asked.
-	Said []string
+	// Differences has a sentence for each amount that is not exactly what was asked.
+	Differences []string
 }
 
-// Of writes a request as a pod's container asks for it. Memory is rounded up to GiB per GPU, and Said says so. The
-// error is a
-// *sharing.FieldError, or several, for what a pod cannot ask for.
-func Of(r sharing.Request) (Words, error) {
-	w := Words{Limits: map[string]string{}, Annotations: map[string]string{}}
+// Of writes a request as a pod's container requests it. Memory is rounded up to GiB per GPU, and Differences says so.
+// The error is a *sharing.FieldError, or several, for what a pod cannot ask for.
+func Of(r sharing.Request) (ContainerFields, error) {
+	w := ContainerFields{Limits: map[string]string{}, Annotations: map[string]string{}}
 	if err := r.Validate(); err != nil {
 		return w, err
 	}
@@ -35,7 +34,7 @@ func Of(r sharing.Request) (Words, error) {
 	case sharing.KindMIG:
 		name, ok := sharing.MIGResource(r.MIG)
 		if !ok {
-			err = sharing.Invalid("mig", r.MIG, "write a profile such as 1g.10gb", "cannot be asked for by a pod")
+			err = sharing.Invalid("mig", r.MIG, "write a profile such as 1g.10gb", "cannot be requested by a pod")
 		}
 		w.Limits[name] = "1"
 	case sharing.KindShared:
@@ -55,10 +54,10 @@ func Of(r sharing.Request) (Words, error) {
 	return w, err
 }
 
-func (w *Words) shared(r sharing.Request) error {
+func (w *ContainerFields) shared(r sharing.Request) error {
 	if r.Memory == 0 && r.Percent == 0 {
 		return sharing.Invalid("profile", r.Profile, "give an amount too",
-			"says how much, and a pod has to ask for an amount")
+			"says how much, and a pod has to request an amount")
 	}
 	if r.Memory > 0 {
 		n := uint64(max(1, r.GPUs)) // a profile may leave the number open
@@ -66,8 +65,9 @@ func (w *Words) shared(r sharing.Request) error {
 		gib := each / uint64(sharing.GiB)
 		if each%uint64(sharing.GiB) > 0 {
 			gib++
-			w.Said = append(w.Said, fmt.Sprintf("%s per GPU is rounded up to %dGiB: pods ask for whole GiB",
-				sharing.Bytes(each), gib))
+			w.Differences = append(w.Differences,
+				fmt.Sprintf("%s per GPU is rounded up to %dGiB: pods request whole GiB",
+					sharing.Bytes(each), gib))
 		}
 		w.Limits[sharing.ResourceMemory] = strconv.FormatUint(gib*n, 10)
 	}
@@ -80,17 +80,17 @@ func (w *Words) shared(r sharing.Request) error {
 	return nil
 }
 
-func (w *Words) annotate(key, value string) {
+func (w *ContainerFields) annotate(key, value string) {
 	if value != "" {
 		w.Annotations[sharing.Domain+"/"+key] = value
 	}
 }
 
 // Read reads the words back, as an agent would: what is refused here, no node takes.
-func (w Words) Read() (sharing.Request, error) {
+func (w ContainerFields) Read() (sharing.Request, error) {
 	r, asks, err := sharing.RequestFromResources(w.Limits, w.Annotations, "")
 	if err == nil && !asks {
-		err = errors.New("the container asks for nothing")
+		err = errors.New("the container requests nothing")
 	}
 	return r, err
 }

@@ -124,7 +124,7 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 	switch {
 	case gpus == 0:
 		t.refuse(at+": "+d.number, "0", "leave the GPU's resources out, or write 1",
-			"asks for no GPU, and for a part of it")
+			"requests a part of a GPU, and no GPU")
 		return
 	case memory > 0 && share > 0:
 		t.refuse(at+": "+d.memoryPercent, strconv.FormatUint(share, 10), "leave out one of them",
@@ -138,7 +138,7 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 		t.say("container %s: all memory of a GPU is a whole GPU, which no other grant uses", c.Name)
 	case share == 0:
 		t.refuse(at+": "+d.cores, strconv.FormatUint(cores, 10), "say how much memory, with "+d.memory,
-			"has no counterpart alone: it asks for all memory of a GPU, and a part of its compute")
+			"has no counterpart alone: it requests all memory of a GPU, and a part of its compute")
 		return
 	case cores != 0 && cores != share:
 		t.refuse(at+": "+d.cores, strconv.FormatUint(cores, 10), "say the memory in MiB, with "+d.memory,

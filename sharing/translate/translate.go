@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package translate says in Kerf's words what pods ask for that were written for other tools: NVIDIA's device plugin,
+// Package translate says in Kerf's words what pods request that were written for other tools: NVIDIA's device plugin,
 // HAMi, KAI and Run:ai, and Volcano.
 //
 // It promises that a pod requests the same afterwards, or is rejected with what has no counterpart. Memory is rounded
@@ -40,7 +40,7 @@ type Container struct {
 // Options say what pods cannot say themselves.
 type Options struct {
 	// Replicas is how many replicas NVIDIA's device plugin made of a GPU under sharing, 0 where that is not known. A
-	// pod asks for "one of them", which is no size. SharedByName is true where the plain nvidia.com/gpu was such a
+	// pod requests "one of them", which is no size. SharedByName is true where the plain nvidia.com/gpu was such a
 	// replica too (renameByDefault was off).
 	Replicas     int
 	SharedByName bool
@@ -59,11 +59,11 @@ type Change struct {
 	// Annotations are added, DropAnnotations taken off.
 	Annotations     map[string]string
 	DropAnnotations []string
-	// Said has a sentence for all that is not exactly as it was, rounding above all.
-	Said []string
+	// Differences has a sentence for all that is not exactly as it was, rounding above all.
+	Differences []string
 }
 
-// Empty is true when the pod asks for nothing of another tool's.
+// Empty is true when the pod requests nothing of another tool's.
 func (c Change) Empty() bool { return len(c.Drop) == 0 && len(c.DropAnnotations) == 0 }
 
 // Pod says how a pod that was written for another tool asks the same of Kerf. Every problem is in the error, each a
@@ -100,7 +100,7 @@ func (t *translation) refuse(field, value, remedy, problem string, args ...any) 
 }
 
 func (t *translation) say(format string, args ...any) {
-	t.out.Said = append(t.out.Said, fmt.Sprintf(format, args...))
+	t.out.Differences = append(t.out.Differences, fmt.Sprintf(format, args...))
 }
 
 // container translates the resources of one container, and what the pod's annotations give it.
@@ -116,10 +116,10 @@ func (t *translation) container(c Container, f *fraction) {
 	case kinds == 0:
 		return
 	case kinds > 1 || len(plain) > 1:
-		t.refuse(at, "", "ask in one way", "asks for GPUs in several ways at once")
+		t.refuse(at, "", "request in one way", "requests GPUs in several ways at once")
 		return
 	case own != "":
-		t.refuse(at, own, "leave out one of them", "asks for GPUs of Kerf's already")
+		t.refuse(at, own, "leave out one of them", "requests GPUs of Kerf's already")
 		return
 	}
 	t.requests = true
@@ -196,7 +196,7 @@ func (t *translation) give(container string, r sharing.Request) {
 	if n, ok := w.Annotations[sharing.Domain+"/gpu-count"]; ok {
 		t.out.Annotations["gpu-count."+sharing.Domain+"/"+container] = n
 	}
-	for _, s := range w.Said {
+	for _, s := range w.Differences {
 		t.say("container %s: %s", container, s)
 	}
 }

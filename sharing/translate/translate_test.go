@@ -41,7 +41,7 @@ func TestCases(t *testing.T) {
 		if d := cmp.Diff([2]map[string]string{tt.Limits, tt.Annotations}, got); d != "" {
 			t.Errorf("%s: %s", tt.Name, d)
 		}
-		if said := strings.Join(c.Said, "\n"); !strings.Contains(said, tt.Said) || tt.Said == "" &&
+		if said := strings.Join(c.Differences, "\n"); !strings.Contains(said, tt.Difference) || tt.Difference == "" &&
 			strings.Contains(said, "rounded") {
 			t.Errorf("%s: said %q", tt.Name, said)
 		}
@@ -125,8 +125,8 @@ func TestOf(t *testing.T) {
 			continue
 		}
 		back, err := w.Read()
-		if d := cmp.Diff(r, back); d != "" || err != nil || len(w.Said) > 0 {
-			t.Errorf("%s: %v %q\n%s", name, err, w.Said, d)
+		if d := cmp.Diff(r, back); d != "" || err != nil || len(w.Differences) > 0 {
+			t.Errorf("%s: %v %q\n%s", name, err, w.Differences, d)
 		}
 	}
 	for name, r := range map[string]sharing.Request{"open": {Profile: "p", GPUs: 1},

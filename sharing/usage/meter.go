@@ -18,16 +18,16 @@ import (
 // longest is the most time between two samples that is counted: after more of it, the time in between is unknown.
 const longest = 2 * time.Minute
 
-// Look is what one grant does on one GPU at one moment.
-type Look struct {
+// Observation is what one grant does on one GPU at one moment.
+type Observation struct {
 	Grant string
 	GPU   sharing.GPURef
 	Model string
 	// Share is the part of the GPU that it was granted, from 0 to 1, and Granted the memory.
 	Share   float64
 	Granted sharing.Bytes
-	// Leased is false while nothing runs on it: it is then idle.
-	Leased bool
+	// active is false while nothing runs on it: it is then idle.
+	Active bool
 	// Busy is the percent of the GPU's time since the previous sample that it used, -1 where that is not known.
 	Busy int
 	// Used is the memory that it holds, where that is known.
@@ -72,7 +72,7 @@ type Meter struct {
 }
 
 // Step takes a sample of all grants. It returns the records of those that are not among them any more.
-func (m *Meter) Step(now time.Duration, looks []Look) (ended map[string][]Record) {
+func (m *Meter) Step(now time.Duration, looks []Observation) (ended map[string][]Record) {
 	if m.last == nil {
 		m.last, m.records, m.idle = map[key]time.Duration{}, map[key]*Record{}, map[string]time.Duration{}
 	}
@@ -84,7 +84,7 @@ func (m *Meter) Step(now time.Duration, looks []Look) (ended map[string][]Record
 	for _, l := range looks {
 		k := key{l.Grant, l.GPU}
 		here[k] = true
-		busy[l.Grant] = busy[l.Grant] || l.Leased && l.Busy != 0
+		busy[l.Grant] = busy[l.Grant] || l.Active && l.Busy != 0
 		r := m.records[k]
 		if r == nil {
 			r = &Record{GPU: l.GPU.String(), Model: l.Model, Memory: Histogram{}, Compute: Histogram{}}
@@ -144,8 +144,8 @@ func (m *Meter) Take() map[string][]Record {
 // total is what the grants on one GPU have together.
 type total struct{ busy, share float64 }
 
-func (t total) with(l Look) total {
-	if l.Leased {
+func (t total) with(l Observation) total {
+	if l.Active {
 		t.busy += max(0, float64(l.Busy))
 	}
 	t.share += l.Share
@@ -153,9 +153,9 @@ func (t total) with(l Look) total {
 }
 
 // add counts some seconds in which the grant did what the sample says.
-func (r *Record) add(seconds float64, l Look, all total) {
+func (r *Record) add(seconds float64, l Observation, all total) {
 	r.Seconds += seconds
-	if !l.Leased {
+	if !l.Active {
 		l.Busy, l.Used, l.UsedKnown = 0, 0, true
 	}
 	if l.Busy >= 0 {
@@ -177,7 +177,7 @@ func (r *Record) add(seconds float64, l Look, all total) {
 
 // part is a grant's part of what its GPU takes: by the time that the grants used, and by their shares while none uses
 // any.
-func (t total) part(l Look) (float64, bool) {
+func (t total) part(l Observation) (float64, bool) {
 	switch {
 	case l.Busy < 0:
 		return 0, false

@@ -19,22 +19,23 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
 
 func TestMeter(t *testing.T) {
 	var m Meter
-	half := Look{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Model: "H100", Share: 0.5, Granted: 10 * sharing.GiB,
-		Leased: true, Busy: 40, Used: 5 * sharing.GiB, UsedKnown: true, Watts: 300}
-	other := Look{Grant: "b", GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: 20, Watts: 300}
-	m.Step(0, []Look{half, other})
-	m.Step(10*s, []Look{half, other})
+	half := Observation{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Model: "H100", Share: 0.5,
+		Granted: 10 * sharing.GiB,
+		Active:  true, Busy: 40, Used: 5 * sharing.GiB, UsedKnown: true, Watts: 300}
+	other := Observation{Grant: "b", GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Active: true, Busy: 20, Watts: 300}
+	m.Step(0, []Observation{half, other})
+	m.Step(10*s, []Observation{half, other})
 	half.Busy = 0
 	other.Busy = -1
-	m.Step(20*s, []Look{half, other})
+	m.Step(20*s, []Observation{half, other})
 	if got := m.Idle("a", 25*s); got != 15*s {
 		t.Errorf("idle for %s", got)
 	}
 	if got := m.Idle("b", 25*s); got != 5*s {
 		t.Errorf("what is not known is taken for idle: %s", got)
 	}
-	m.Step(20*s+longest+s, []Look{half, other}) // a gap without a sample
-	ended := m.Step(20*s+longest+2*s, []Look{other})
+	m.Step(20*s+longest+s, []Observation{half, other}) // a gap without a sample
+	ended := m.Step(20*s+longest+2*s, []Observation{other})
 	r := ended["a"][0]
 	if r.GPU != "g" || r.Model != "H100" || r.Share != 0.5 || r.Seconds != 20 || r.Known != 20 || r.Busy != 4 ||
 		r.Idle != 10 || !near(r.Joules, 3000*40.0/60+3000*0.5/0.75) {
@@ -55,10 +56,10 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-func TestAClaimThatNothingUsesIsIdle(t *testing.T) {
+func TestAGrantThatNothingUsesIsIdle(t *testing.T) {
 	var m Meter
 	for i := range 4 {
-		m.Step(time.Duration(i)*s, []Look{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Share: 1, Busy: -1}})
+		m.Step(time.Duration(i)*s, []Observation{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Share: 1, Busy: -1}})
 	}
 	if got := m.Idle("a", 3*s); got != 3*s {
 		t.Errorf("idle for %s", got)
@@ -91,14 +92,15 @@ func TestRecordsAddUp(t *testing.T) {
 		for range 60 {
 			dt := time.Duration(1+rnd.IntN(20)) * s
 			now += dt
-			var looks []Look
+			var looks []Observation
 			is := map[string]bool{}
 			for i := range 4 {
 				id := fmt.Sprint(i)
 				if rnd.IntN(8) == 0 {
 					continue
 				}
-				l := Look{Grant: id, GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: rnd.IntN(26),
+				l := Observation{Grant: id, GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Active: true,
+					Busy:  rnd.IntN(26),
 					Watts: 100}
 				is[id] = true
 				if was[id] {

@@ -75,8 +75,8 @@ func (t Track) Part(step time.Duration) (p Part, ok bool) {
 // Again is how long it is until a pod that was to be evicted, and is still there and idle, is to be once more.
 const Again = time.Minute
 
-// Sitter is a grant as the policy for idle ones looks at it.
-type Sitter struct {
+// IdleCandidate is a grant as the policy for idle ones looks at it.
+type IdleCandidate struct {
 	Grant string
 	// Group is shared by the containers of one pod, which are idle only together; empty for a process of no pod.
 	Group string
@@ -102,15 +102,15 @@ type Sat struct {
 	First, Evict bool
 }
 
-// Idler remembers who is idle. The zero value is ready for use.
-type Idler struct{ since map[string]time.Duration }
+// IdleTracker remembers who is idle. The zero value is ready for use.
+type IdleTracker struct{ since map[string]time.Duration }
 
 // Step takes all grants. It returns those that need an action, in the order of their ids. It also returns all idle
 // ones, by the grant that is named for them.
-func (k *Idler) Step(now time.Duration, p IdlePolicy, all []Sitter) (acts []Sat, idle []string) {
+func (k *IdleTracker) Step(now time.Duration, p IdlePolicy, all []IdleCandidate) (acts []Sat, idle []string) {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b Sitter) int { return cmp.Compare(a.Grant, b.Grant) })
-	least, first := map[string]time.Duration{}, map[string]Sitter{}
+	slices.SortFunc(all, func(a, b IdleCandidate) int { return cmp.Compare(a.Grant, b.Grant) })
+	least, first := map[string]time.Duration{}, map[string]IdleCandidate{}
 	var order []string
 	for _, s := range all {
 		name := cmp.Or(s.Group, s.Grant)

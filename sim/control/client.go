@@ -113,8 +113,8 @@ func (r *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Ask connects, sends one request and closes.
-func Ask(ctx context.Context, dir string, req Request, result any) error {
+// Call connects, sends one request and closes.
+func Call(ctx context.Context, dir string, req Request, result any) error {
 	c, err := Dial(ctx, dir)
 	if err != nil {
 		return err

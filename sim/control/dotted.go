@@ -42,6 +42,8 @@ func (s *Set) parseDotted(key, value string) error {
 		return s.parseECC(key, of, value)
 	case "list":
 		return s.parseList(key, of, value)
+	case "fault":
+		return s.parseFault(key, of, value)
 	case "remap":
 		return s.parseRemap(key, of, value)
 	case "links":
@@ -158,6 +160,19 @@ func (s *Set) parseList(key, of, value string) error {
 		s.Change.Lists = map[int]wire.List{}
 	}
 	s.Change.Lists[int(pid)] = list
+	return nil
+}
+
+func (s *Set) parseFault(key, of, value string) error {
+	pid, err := strconv.ParseUint(of, 10, 31)
+	xid, err2 := strconv.ParseUint(value, 10, 32)
+	if err != nil || err2 != nil || pid == 0 {
+		return sharing.Invalid(key, value, "write fault.PID=13, 31 or 43", "is not a process and an XID")
+	}
+	if s.Change.Faults == nil {
+		s.Change.Faults = map[int]uint64{}
+	}
+	s.Change.Faults[int(pid)] = xid
 	return nil
 }
 

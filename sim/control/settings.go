@@ -19,7 +19,8 @@ const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthroug
 	"util=N|auto, latency=5ms, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, " +
 	"slowed=none|heat|power, " +
-	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, " +
+	"links.down=N, peak=now, list.PID=compute|graphics|mps, fault.PID=13|31|43, " +
+	"samples.stale|missing|dead|garbage=PERCENT, " +
 	"samples.seed=N, cost.context|list|exit=5ms, cost.stream|unlisted=8MiB"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. It returns all errors joined; each is a

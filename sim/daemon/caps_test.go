@@ -143,7 +143,7 @@ func TestCapabilityFiles(t *testing.T) {
 	again := numbers()
 	if again["gpu1/gi2/access"] == "156" || again["gpu1/gi2/ci0/access"] == "157" ||
 		again["gpu1/gi1/access"] != "147" || len(again) != 8 {
-		t.Errorf("made anew: %v after %q", again, had)
+		t.Errorf("made again: %v after %q", again, had)
 	}
 	n.d.mu.Lock()
 	check(n.d.model.Apply([]int{1}, model.Change{Reboot: true}, now()))

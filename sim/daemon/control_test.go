@@ -67,7 +67,7 @@ func TestSetIsAllOrNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = control.Ask(deadline(t), n.dir, control.Request{Command: control.CmdSet, Set: &s}, nil)
+		err = control.Call(deadline(t), n.dir, control.Request{Command: control.CmdSet, Set: &s}, nil)
 		if !errors.Is(err, want.kind) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: %v", words, err)
 		}
@@ -155,7 +155,7 @@ func TestTooLongADirectory(t *testing.T) {
 func TestLockIsForOne(t *testing.T) {
 	dir, ctx := t.TempDir(), context.Background()
 	if pid, err := Owner(dir); pid != 0 || err != nil {
-		t.Fatalf("nobody's directory: %d, %v", pid, err)
+		t.Fatalf("unowned directory: %d, %v", pid, err)
 	}
 	if err := os.WriteFile(pidPath(dir), []byte("1\n"), 0o600); err != nil { // left by one that was killed
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestGPUInfo(t *testing.T) {
 	uuid := machine.UUID(n.dir, "h100x8", 4)
 	want := wire.Response{
 		Vals: []uint64{4, 4, 81559 * mib, 550 * mib, 9, 0, 132, 9, 14, 0, 0x9D, 0, 0x233010DE, 0x16C110DE, 1, 500 * mib,
-			18, 7, 2048, 131072 * mib, 0},
+			18, 7, 2048, 131072 * mib, 0, 1},
 		Text: uuid + "\nNVIDIA H100 80GB HBM3\n" + machine.Serial(uuid) + "\n00000000:9D:00.0",
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -204,6 +204,37 @@ func TestLaunchIsInMonotonicTime(t *testing.T) {
 	n.set("gpu=0 util=80")
 	if got := c.call(wire.OK, wire.OpUtilization, "").Vals; !slices.Equal(got, []uint64{80, 40}) {
 		t.Errorf("utilisation %d", got)
+	}
+}
+
+// With time slices, a launch ends by the clock of its process, which waits for the work of another.
+func TestClock(t *testing.T) {
+	mach, _ := load(t, "t4x4").Shared(machine.SharingSlices)
+	n := start(t, mach, "r615")
+	a, b := n.dial("nvidia0"), n.dial("nvidia0")
+	if got := a.call(wire.OK, wire.OpGPUInfo, "").Vals; got[len(got)-1] != 1 {
+		t.Errorf("not in time slices: %d", got)
+	}
+	ctx := b.call(wire.OK, wire.OpCtxCreate, "").Vals[0]
+	b.call(wire.OK, wire.OpLaunch, "", ctx, 1, 1, 0, uint64(time.Minute))
+	ctx = a.call(wire.OK, wire.OpCtxCreate, "").Vals[0]
+	done := a.call(wire.OK, wire.OpLaunch, "", ctx, 1, 1, 0, uint64(10*time.Millisecond)).Vals[0]
+	began := done - uint64(10*time.Millisecond)
+	for {
+		at := a.call(wire.OK, wire.OpClock, "", done).Vals
+		if at[2] == 0 { // It asks again no sooner than it has to.
+			wait(t.Context(), time.Duration(at[1]))
+			continue
+		}
+		if took := at[2] - began; took < uint64(18*time.Millisecond) || at[0] < done {
+			t.Errorf("10 ms of work in slices of 2 ms were done after %v, the clock is at %d of %d",
+				time.Duration(took),
+				at[0], done)
+		}
+		break
+	}
+	if got := a.call(wire.OK, wire.OpCopy, "", ctx, 1000).Vals[0]; got == 0 {
+		t.Error("a copy ended at 0")
 	}
 }
 

@@ -113,18 +113,29 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 	case wire.OpMPSServe:
 		return vals[uint64](m.Serve(c.client))
 	case wire.OpMPSJoin:
-		return vals[uint64](m.Join(c.client, small(a[0]), sharing.Bytes(a[1]), a[2]))
+		return vals[uint64](m.AddMPSClient(c.client, small(a[0]), sharing.Bytes(a[1]), a[2]))
+	case wire.OpMPSState:
+		return vals[uint64](m.ServerState(small(a[0])))
 	case wire.OpCheckpoint:
 		state, err := m.Checkpoint(c.minor, small(a[0]), wire.Checkpoint(a[1]), chain)
 		return vals(err, state)
 	case wire.OpLaunch:
-		asked := time.Duration(min(a[4], 1<<62)) // #nosec G115 -- bounded; the model refuses what is too long
-		done, err := m.Launch(c.client, a[0], a[1], a[2], asked, now())
+		done, err := m.Run(c.client, model.Kernel{Context: a[0], Blocks: a[1], Threads: a[2], Asked: nanoseconds(a[4]),
+			After: nanoseconds(a[5])}, now())
 		return vals(err, done)
+	case wire.OpCopy:
+		done, err := m.Copy(c.client, a[0], sharing.Bytes(a[1]), nanoseconds(a[2]), now())
+		return vals(err, done)
+	case wire.OpClock:
+		at, err := m.Clock(c.client, nanoseconds(a[0]), now())
+		return vals(err, at.Clock, at.Soonest, at.Passed)
 	default:
 		return wire.Response{}, wire.Invalid
 	}
 }
+
+// nanoseconds are those of an argument; the model refuses what is too long.
+func nanoseconds(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) } // #nosec G115 -- bounded
 
 // chain is the cgroups that an operation is about: the one it names, or the caller's own.
 func (c *device) chain(req wire.Request) (model.Chain, error) {
@@ -171,8 +182,8 @@ func (c *device) state() (lost, inMIG bool) {
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
 	case wire.OpAlloc, wire.OpCtxCreate, wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil,
-		wire.OpMPSJoin, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet,
-		wire.OpGIDestroy, wire.OpCIDestroy:
+		wire.OpMPSJoin, wire.OpMPSState, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit,
+		wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}
@@ -276,7 +287,7 @@ func (c *device) powerLimit(limit uint64) (wire.Response, error) {
 		}
 	}
 	p, err := c.d.model.PowerLimit(c.minor)
-	return vals(err, p.Now, p.Default, p.Least, p.Most)
+	return vals(err, p.Now, p.Default, p.Min, p.Max)
 }
 
 // page answers with the length of a list, and with as many of its entries from offset on as fit.

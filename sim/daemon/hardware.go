@@ -34,7 +34,7 @@ func (c *device) info() (wire.Response, error) {
 			uint64(hw.PCI.Domain), uint64(hw.PCI.Bus), uint64(hw.PCI.Device), m.PCIDevice, m.PCISubsys, numa,
 			// #nosec G115 -- checked not to be negative
 			uint64(m.Context), uint64(m.NVLinks), uint64(m.MaxMIG), m.ThreadsPerSM, uint64(m.BAR1),
-			uint64(c.d.model.Costs(c.minor).Stream),
+			uint64(c.d.model.Costs(c.minor).Stream), uint64(flag(c.d.model.Sliced(c.minor))), // #nosec G115 -- 0 or 1
 		},
 		Text: strings.Join([]string{uuid, m.Name, machine.Serial(uuid), hw.PCI.String()}, "\n"),
 	}, nil

@@ -168,7 +168,7 @@ func (n node) set(words string) {
 
 func (n node) ask(req control.Request, result any) {
 	n.t.Helper()
-	if err := control.Ask(deadline(n.t), n.dir, req, result); err != nil {
+	if err := control.Call(deadline(n.t), n.dir, req, result); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -48,7 +48,7 @@ func Start(ctx context.Context, dir string, p Program) (control.Status, error) {
 	if err := spawn(ctx, dir, p); err != nil {
 		return status, err
 	}
-	err := control.Ask(ctx, dir, control.Request{Command: control.CmdStatus}, &status)
+	err := control.Call(ctx, dir, control.Request{Command: control.CmdStatus}, &status)
 	return status, err
 }
 

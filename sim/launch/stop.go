@@ -58,7 +58,7 @@ func end(ctx context.Context, dir string, pid int) error {
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	// one that hangs gets the signals
-	if control.Ask(asking, dir, control.Request{Command: control.CmdStop}, nil) == nil {
+	if control.Call(asking, dir, control.Request{Command: control.CmdStop}, nil) == nil {
 		if err := waitEnd(ctx, fd); !errors.Is(err, errStillThere) {
 			return err
 		}

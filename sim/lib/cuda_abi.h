@@ -90,7 +90,10 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "system has unsupported display driver / cuda driver combination") \
 	X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, \
 		"MPS client failed to connect to the MPS control daemon or the MPS server") \
+	X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "a kernel used an address that is not allowed")                 \
+	X(CUDA_ERROR_LAUNCH_FAILED, 719, "a kernel failed")                                                \
 	X(CUDA_ERROR_MPS_RPC_FAILURE, 806, "the remote procedural call between the MPS server and the MPS client failed") \
+	X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807, "the MPS server is not ready to accept new MPS client requests")   \
 	X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, \
 		"the hardware resources required to create MPS client have been exhausted") \
 	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing") \

@@ -36,7 +36,7 @@ static void *run(void *unused)
 			continue;
 		}
 		pthread_mutex_unlock(&mu);
-		cuda_sleep_until(c->when);
+		cuda_wait_for(c->context->device, c->when); /* where that fails, nothing runs any more */
 		if (c->host)
 			c->host(c->data);
 		else

@@ -71,7 +71,7 @@ static CUresult start(CUcontext context, CUdevice device)
 	context->device = device;
 	context->id = id;
 	context->api_version = 3020;
-	context->done_at = 0;
+	context->done_at = context->blocking_at = context->legacy_at = 0;
 	memset(context->limit, 0, sizeof context->limit);
 	context->grown = 0;
 	pthread_mutex_unlock(&cuda_mu);
@@ -87,6 +87,7 @@ static CUresult stop(CUcontext context)
 	context->id = 0;
 	cuda_forget_memory(context);
 	cuda_forget_streams(context);
+	cuda_forget_events(context);
 	pthread_mutex_unlock(&cuda_mu);
 	if (args[0])
 		cuda_storage_drop(context);
@@ -340,7 +341,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 	pthread_mutex_lock(&cuda_mu);
 	uint64_t when = context->done_at;
 	pthread_mutex_unlock(&cuda_mu);
-	cuda_sleep_until(when);
+	TRY(cuda_wait_for(context->device, when));
 	cuda_callbacks_wait(context, 0);
 	return cuda_pools_settle(CUDA_SUCCESS);
 }

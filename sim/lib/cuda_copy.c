@@ -1,16 +1,16 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Copies and fills. Contents move at once. What a GPU copies or fills in its own memory takes its time, a gigabyte in a
- * millisecond; copies from and to the host, and words, take none.
+ * Copies. Contents move at once. What a GPU copies in its own memory takes time: a gigabyte takes a millisecond if no
+ * other process copies. Copies from and to the host take none.
  */
 #include "cuda_copy.h"
 
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define BYTES_IN_NS 1000
 #define BUFFER ((size_t)64 << 10)
+#define SHORTEST 1000 /* bytes of a copy that takes time */
 
 /* Where one side of a copy is: rows of a pitch, in slices. */
 struct place {
@@ -86,17 +86,18 @@ static void row(const struct place *to, uint64_t to_at, const struct place *from
 	}
 }
 
-/* Occupies the GPU for as long as so many bytes take. */
+/* Takes the time that so many bytes take. */
 static CUresult take_time(uint64_t bytes, CUstream stream, bool per_thread)
 {
 	CUcontext context;
-	uint64_t when, args[GPUSIM_NARGS] = { 0, 1, 1, 0, bytes / BYTES_IN_NS };
-	TRY(cuda_stream_id(stream, per_thread, &args[3]));
-	if (!args[4])
+	uint64_t id, when, args[GPUSIM_NARGS] = { 0, bytes };
+	TRY(cuda_stream_id(stream, per_thread, &id));
+	if (bytes < SHORTEST)
 		return CUDA_SUCCESS;
+	TRY(cuda_stream_after(stream, per_thread, &args[2]));
 	TRY(cuda_current(&context));
 	args[0] = context->id;
-	TRY(cuda_call(context->device, GPUSIM_OP_LAUNCH, args, &when, 1));
+	TRY(cuda_call(context->device, GPUSIM_OP_COPY, args, &when, 1));
 	cuda_stream_extend(stream, per_thread, when);
 	return CUDA_SUCCESS;
 }

@@ -21,6 +21,7 @@ struct device {
 	int minor;
 	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, pci_id, subsystem_id, threads_per_sm;
 	uint64_t stream_bytes; /* of each stream; 0: nothing */
+	bool sliced;	       /* processes use it in time slices */
 	char uuid[96], name[96];
 	uint64_t instance;	  /* the MIG device that it is; 0: a GPU */
 	int mps_at;		  /* under MPS: its place among the server's GPUs */
@@ -35,7 +36,9 @@ struct CUctx_st {
 	unsigned flags, api_version, refs;
 	bool primary;
 	CUcontext green_of; /* the primary context of a green one; NULL: it is none */
-	uint64_t done_at; /* when the last launch on any of its streams will be done */
+	/* When the last launch will be done: on any of its streams, on the legacy default stream or one that waits for it,
+	 * and on the legacy default stream. Moments are of the process's clock on the device, see cuda_clock.c. */
+	uint64_t done_at, blocking_at, legacy_at;
 	size_t limit[CUDA_LIMITS]; /* CU_LIMIT_*, 0: the default */
 	uint64_t grown;   /* bytes taken for limits above their defaults */
 	int cache_config;
@@ -178,9 +181,10 @@ static inline uint64_t cuda_round(uint64_t bytes)
 typedef void (*cuda_storage_end)(CUcontext context, void *key, void *value);
 void cuda_storage_drop(CUcontext context);
 
-/* cuda_forget_memory and cuda_forget_streams drop what lived in a context that is being destroyed. */
+/* cuda_forget_memory and the like drop what lived in a context that is being destroyed. */
 void cuda_forget_memory(CUcontext context);
 void cuda_forget_streams(CUcontext context);
+void cuda_forget_events(CUcontext context);
 
 /* cuda_hold: physical memory that a handle stands for and that has bytes from offset on, held as by a mapping;
  * cuda_let_go is its end. */
@@ -222,15 +226,28 @@ bool cuda_mapped(CUdeviceptr ptr, size_t bytes);
 
 /* cuda_stream_busy_until: when a stream's work will be done; INVALID_HANDLE for one that is not there. */
 CUresult cuda_stream_busy_until(CUstream stream, bool per_thread, uint64_t *when);
+/* cuda_stream_after: the moment before which the next work of a stream does not begin. */
+CUresult cuda_stream_after(CUstream stream, bool per_thread, uint64_t *when);
 /* cuda_stream_id: the number that the daemon knows a stream by. */
 CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id);
+/* cuda_stream_context: the context of a stream; the current one for a default stream. */
+CUresult cuda_stream_context(CUstream stream, bool per_thread, CUcontext *context);
 /* cuda_stream_settings: as the stream was made. */
 CUresult cuda_stream_settings(CUstream stream, bool per_thread, unsigned *flags, int *priority);
-/* cuda_stream_extend notes that a stream is busy until then. */
+/* cuda_stream_extend notes that a stream is busy until a moment. */
 void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when);
 
 uint64_t cuda_now(void); /* CLOCK_MONOTONIC, nanoseconds */
 void cuda_sleep_until(uint64_t when);
+
+/* cuda_moment: has the process's clock on a device passed a moment? If so, real is when; else soonest is the earliest
+ * time at which it can. cuda_wait_for returns when it has. */
+struct cuda_moment {
+	bool passed;
+	uint64_t soonest, real;
+};
+CUresult cuda_moment(CUdevice device, uint64_t moment, struct cuda_moment *out);
+CUresult cuda_wait_for(CUdevice device, uint64_t moment);
 
 extern const unsigned gpusim_driver_major;
 extern const int gpusim_cuda_version;

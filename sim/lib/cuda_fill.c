@@ -5,6 +5,7 @@
  */
 #include "cuda_copy.h"
 
+#define THREADS 1024 /* of a block */
 #define BYTES_IN_NS 1000
 #define BUFFER ((size_t)64 << 10)
 
@@ -28,12 +29,17 @@ static void fill_row(CUdeviceptr at, size_t bytes, const unsigned char *buffer)
 	}
 }
 
+/* A fill is a kernel of all threads. */
 static CUresult take_time(uint64_t bytes, CUstream stream, bool per_thread)
 {
 	CUcontext context;
-	uint64_t when, args[GPUSIM_NARGS] = { 0, 1, 1, 0, bytes / BYTES_IN_NS };
+	struct device *d;
+	uint64_t when, args[GPUSIM_NARGS] = { 0, 0, THREADS, 0, bytes / BYTES_IN_NS };
 	TRY(cuda_current(&context));
+	TRY(cuda_device(context->device, &d));
+	args[1] = 1 + (d->sms * d->threads_per_sm - 1) / THREADS;
 	TRY(cuda_stream_id(stream, per_thread, &args[3]));
+	TRY(cuda_stream_after(stream, per_thread, &args[5]));
 	if (!args[4])
 		return CUDA_SUCCESS;
 	args[0] = context->id;

@@ -63,6 +63,10 @@ CUresult cuda_status(int status)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	case GPUSIM_BAD_VERSION:
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	case GPUSIM_BAD_ADDRESS:
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	case GPUSIM_FAILED_LAUNCH:
+		return CUDA_ERROR_LAUNCH_FAILED;
 	case GPUSIM_SERVER_GONE:
 		return CUDA_ERROR_MPS_RPC_FAILURE;
 	default: /* a lost GPU and a daemon that is gone, too: the real library knows no more than that */
@@ -103,13 +107,14 @@ static CUresult check_driver(void)
 
 static bool read_device(int minor, struct device *d)
 {
-	uint64_t v[21];
+	uint64_t v[22];
 	char text[MAX_TEXT] = "";
-	if (!gpusim_open(&conns[minor], minor) || call(&conns[minor], GPUSIM_OP_GPU_INFO, NULL, v, 21, text))
+	if (!gpusim_open(&conns[minor], minor) || call(&conns[minor], GPUSIM_OP_GPU_INFO, NULL, v, 22, text))
 		return false;
 	*d = (struct device){ .minor = minor, .total = v[2], .reserved = v[3], .cc_major = v[4], .cc_minor = v[5],
 			      .sms = v[6], .domain = v[9], .bus = v[10], .device = v[11], .pci_id = v[12],
 			      .subsystem_id = v[13], .threads_per_sm = v[18], .stream_bytes = v[20],
+			      .sliced = v[21],
 			      .conn = &conns[minor] };
 	return gpusim_line(text, 0, d->uuid, sizeof d->uuid) && gpusim_line(text, 1, d->name, sizeof d->name);
 }

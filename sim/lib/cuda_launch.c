@@ -39,6 +39,7 @@ CUresult cuda_run(CUfunction function, uint64_t blocks, uint64_t threads, uint64
 	if (!cuda_function_name(function))
 		return CUDA_ERROR_INVALID_HANDLE;
 	TRY(cuda_stream_id(stream, per_thread, &args[3]));
+	TRY(cuda_stream_after(stream, per_thread, &args[5]));
 	TRY(cuda_context_grow(context));
 	args[0] = context->id;
 	TRY(cuda_call(context->device, GPUSIM_OP_LAUNCH, args, &when, 1));

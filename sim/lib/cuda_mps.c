@@ -173,6 +173,8 @@ CUresult cuda_mps_join(struct mps *mps, struct device *list, int n)
 			break;
 		case GPUSIM_INSUFFICIENT:
 			return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+		case GPUSIM_NOT_READY:
+			return CUDA_ERROR_MPS_SERVER_NOT_READY;
 		default:
 			return CUDA_ERROR_MPS_CONNECTION_FAILED;
 		}

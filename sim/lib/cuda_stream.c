@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events over simulated time. Only launches, and copies within a GPU, take time; a stream is a moment at
- * which its work will be done, and to wait is to sleep until then.
+ * Streams over simulated time. Only launches, and copies within a GPU, take time. A stream is a moment at
+ * which its work will be done, by the clock of cuda_clock.c.
  */
 #include "cuda_core.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Both are kept for good, like contexts. */
+/* Streams are kept for good, like contexts. */
 struct CUstream_st {
 	uint64_t id; /* 0: destroyed */
 	CUcontext context;
@@ -22,15 +22,7 @@ struct CUstream_st {
 	struct CUstream_st *next;
 };
 
-struct CUevent_st {
-	bool live, timing, recorded;
-	CUcontext context;
-	uint64_t at;
-	struct CUevent_st *next;
-};
-
-static struct CUstream_st *streams; /* guarded by cuda_mu, like the other two */
-static struct CUevent_st *events;
+static struct CUstream_st *streams; /* guarded by cuda_mu, like last_id */
 static uint64_t last_id;
 static __thread struct CUstream_st own; /* the per-thread default stream, for whichever context is current */
 
@@ -49,7 +41,7 @@ void cuda_sleep_until(uint64_t when)
 }
 
 /* The default stream: the legacy one waits for every blocking stream of its context and they for it, so its
- * moment is theirs together. */
+ * moment is the last of theirs. */
 static bool is_legacy(CUstream stream, bool per_thread)
 {
 	return stream == CU_STREAM_LEGACY || (!stream && !per_thread);
@@ -78,7 +70,7 @@ CUresult cuda_stream_busy_until(CUstream stream, bool per_thread, uint64_t *when
 	CUresult ret = CUDA_SUCCESS;
 	pthread_mutex_lock(&cuda_mu);
 	if (is_legacy(stream, per_thread)) {
-		*when = context->done_at;
+		*when = context->blocking_at;
 	} else {
 		const struct CUstream_st *s = find(stream, per_thread, context);
 		if (s)
@@ -88,6 +80,19 @@ CUresult cuda_stream_busy_until(CUstream stream, bool per_thread, uint64_t *when
 	}
 	pthread_mutex_unlock(&cuda_mu);
 	return ret;
+}
+
+CUresult cuda_stream_after(CUstream stream, bool per_thread, uint64_t *when)
+{
+	CUcontext context;
+	TRY(cuda_stream_busy_until(stream, per_thread, when));
+	TRY(cuda_current(&context));
+	pthread_mutex_lock(&cuda_mu);
+	const struct CUstream_st *s = is_legacy(stream, per_thread) ? NULL : find(stream, per_thread, context);
+	if (s && !s->non_blocking && *when < s->context->legacy_at)
+		*when = s->context->legacy_at;
+	pthread_mutex_unlock(&cuda_mu);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id)
@@ -123,7 +128,7 @@ CUresult cuda_stream_settings(CUstream stream, bool per_thread, unsigned *flags,
 	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult context_of(CUstream stream, bool per_thread, CUcontext *context)
+CUresult cuda_stream_context(CUstream stream, bool per_thread, CUcontext *context)
 {
 	CUcontext here;
 	uint64_t id;
@@ -139,12 +144,18 @@ static CUresult context_of(CUstream stream, bool per_thread, CUcontext *context)
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
-	return context_of(stream, false, context);
+	return cuda_stream_context(stream, false, context);
 }
 
 CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *context)
 {
-	return context_of(stream, true, context);
+	return cuda_stream_context(stream, true, context);
+}
+
+static void later(uint64_t *when, uint64_t than)
+{
+	if (*when < than)
+		*when = than;
 }
 
 void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when)
@@ -153,11 +164,11 @@ void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when)
 	if (cuda_current(&context))
 		return;
 	pthread_mutex_lock(&cuda_mu);
-	if (context->done_at < when)
-		context->done_at = when;
 	struct CUstream_st *s = is_legacy(stream, per_thread) ? NULL : find(stream, per_thread, context);
-	if (s && s->done_at < when)
-		s->done_at = when;
+	later(&context->done_at, when);
+	if (!s || !s->non_blocking)
+		later(&context->blocking_at, when);
+	later(s ? &s->done_at : &context->legacy_at, when);
 	pthread_mutex_unlock(&cuda_mu);
 }
 
@@ -194,9 +205,6 @@ void cuda_forget_streams(CUcontext context)
 	for (struct CUstream_st *s = streams; s; s = s->next)
 		if (s->context == context)
 			s->id = 0;
-	for (struct CUevent_st *e = events; e; e = e->next)
-		if (e->context == context)
-			e->live = false;
 }
 
 /* What a driver takes for a stream is the context's, and ends with it at the latest. */
@@ -271,31 +279,39 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 }
 
 /* A captured stream runs nothing that could be waited for. */
-static CUresult state_of(CUstream stream, bool per_thread, CUcontext *context, uint64_t *id, uint64_t *when)
+static CUresult state_of(CUstream stream, bool per_thread, CUcontext *context, CUdevice *device, uint64_t *id,
+			 uint64_t *when)
 {
+	CUcontext owner;
 	CUgraph graph;
 	TRY(cuda_stream_capture(stream, per_thread, &graph));
 	if (graph)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	TRY(cuda_current(context));
 	TRY(cuda_stream_id(stream, per_thread, id));
+	TRY(cuda_stream_context(stream, per_thread, &owner));
+	*device = owner->device;
 	return cuda_stream_busy_until(stream, per_thread, when);
 }
 
 static CUresult query(CUstream stream, bool per_thread)
 {
 	CUcontext context;
+	CUdevice device;
+	struct cuda_moment m;
 	uint64_t id, when;
-	TRY(state_of(stream, per_thread, &context, &id, &when));
-	return cuda_now() < when || cuda_callbacks_pending(context, id) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	TRY(state_of(stream, per_thread, &context, &device, &id, &when));
+	TRY(cuda_moment(device, when, &m));
+	return !m.passed || cuda_callbacks_pending(context, id) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 static CUresult synchronize(CUstream stream, bool per_thread)
 {
 	CUcontext context;
+	CUdevice device;
 	uint64_t id, when;
-	TRY(state_of(stream, per_thread, &context, &id, &when));
-	cuda_sleep_until(when);
+	TRY(state_of(stream, per_thread, &context, &device, &id, &when));
+	TRY(cuda_wait_for(device, when));
 	cuda_callbacks_wait(context, id);
 	return CUDA_SUCCESS;
 }
@@ -318,144 +334,4 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
 	return cuda_pools_settle(synchronize(stream, true));
-}
-
-CUresult cuEventCreate(CUevent *event, unsigned flags)
-{
-	CUcontext context;
-	TRY(cuda_current(&context));
-	NEED(event && !(flags & ~7u));
-	pthread_mutex_lock(&cuda_mu);
-	struct CUevent_st *e = events;
-	while (e && e->live)
-		e = e->next;
-	if (!e && (e = calloc(1, sizeof *e))) {
-		e->next = events;
-		events = e;
-	}
-	if (e) {
-		e->live = true;
-		e->timing = !(flags & CU_EVENT_DISABLE_TIMING);
-		e->recorded = false;
-		e->context = context;
-		*event = e;
-	}
-	pthread_mutex_unlock(&cuda_mu);
-	return e ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-/* Copies an event out under the mutex, after change (may be NULL) was applied to it. */
-static CUresult with_event(CUevent event, void (*change)(struct CUevent_st *, uint64_t), uint64_t arg,
-			   struct CUevent_st *out)
-{
-	TRY(cuda_enter());
-	CUresult ret = CUDA_ERROR_INVALID_HANDLE;
-	pthread_mutex_lock(&cuda_mu);
-	for (struct CUevent_st *e = events; e; e = e->next)
-		if (e == event && e->live) {
-			if (change)
-				change(e, arg);
-			*out = *e;
-			ret = CUDA_SUCCESS;
-			break;
-		}
-	pthread_mutex_unlock(&cuda_mu);
-	return ret;
-}
-
-static void destroy(struct CUevent_st *e, uint64_t unused)
-{
-	(void)unused;
-	e->live = false;
-}
-
-static void set(struct CUevent_st *e, uint64_t when)
-{
-	e->recorded = true;
-	e->at = when;
-}
-
-CUresult cuEventDestroy_v2(CUevent event)
-{
-	struct CUevent_st e;
-	return with_event(event, destroy, 0, &e);
-}
-
-static CUresult record(CUevent event, CUstream stream, bool per_thread)
-{
-	struct CUevent_st e;
-	uint64_t when, now = cuda_now();
-	TRY(cuda_stream_busy_until(stream, per_thread, &when));
-	return with_event(event, set, when > now ? when : now, &e);
-}
-
-CUresult cuEventRecord(CUevent event, CUstream stream)
-{
-	return record(event, stream, false);
-}
-
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
-{
-	return record(event, stream, true);
-}
-
-static CUresult record_with(CUevent event, CUstream stream, unsigned flags, bool per_thread)
-{
-	NEED(flags <= 1);
-	return record(event, stream, per_thread);
-}
-
-STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags),
-	record_with(event, stream, flags, per_thread))
-
-static CUresult wait_for(CUstream stream, CUevent event, unsigned flags, bool per_thread)
-{
-	struct CUevent_st e;
-	uint64_t id;
-	NEED(flags <= 1);
-	TRY(cuda_stream_id(stream, per_thread, &id));
-	TRY(with_event(event, NULL, 0, &e));
-	if (e.recorded)
-		cuda_stream_extend(stream, per_thread, e.at);
-	return CUDA_SUCCESS;
-}
-
-STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags),
-	wait_for(stream, event, flags, per_thread))
-
-CUresult cuEventQuery(CUevent event)
-{
-	struct CUevent_st e;
-	TRY(cuda_prohibited());
-	TRY(with_event(event, NULL, 0, &e));
-	return e.recorded && cuda_now() < e.at ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
-}
-
-CUresult cuEventSynchronize(CUevent event)
-{
-	struct CUevent_st e;
-	TRY(with_event(event, NULL, 0, &e));
-	if (e.recorded)
-		cuda_sleep_until(e.at);
-	return cuda_pools_settle(CUDA_SUCCESS);
-}
-
-CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
-{
-	struct CUevent_st a, b;
-	uint64_t now = cuda_now();
-	TRY(with_event(start, NULL, 0, &a));
-	TRY(with_event(end, NULL, 0, &b));
-	NEED(ms);
-	if (!a.recorded || !b.recorded || !a.timing || !b.timing)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (now < a.at || now < b.at)
-		return CUDA_ERROR_NOT_READY;
-	*ms = (float)((double)(int64_t)(b.at - a.at) / 1e6);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
-{
-	return cuEventElapsedTime_v2(ms, start, end);
 }

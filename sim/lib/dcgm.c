@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "dcgm_core.h"
 
 _Static_assert(sizeof(dcgmFieldValue_v1) == 32 - 8 + DCGM_MAX_BLOB_LENGTH, "layout of dcgmFieldValue_v1");
 _Static_assert(offsetof(dcgmFieldValue_v1, ts) == 16 && offsetof(dcgmFieldValue_v1, value) == 24,
@@ -445,6 +446,19 @@ static void fill(dcgmFieldValue_v1 *v, unsigned short id, const struct state *s)
 	if (id >= DCGM_FI_PROF_GR_ENGINE_ACTIVE)
 		return real(v, DCGM_FP64_NOT_SUPPORTED);
 	number(v, DCGM_INT64_NOT_SUPPORTED);
+}
+
+char gpusim_dcgm_type(unsigned short field)
+{
+	static const struct state none;
+	dcgmFieldValue_v1 v;
+	fill(&v, field, &none);
+	return (char)v.fieldType;
+}
+
+bool gpusim_dcgm_ready(unsigned long handle)
+{
+	return ready((dcgmHandle_t)handle);
 }
 
 static void crash_if_told(void)

@@ -60,6 +60,9 @@ struct gpusim_response {
 #define GPUSIM_SERVER_GONE 13     /* the MPS server that this process is a client of */
 #define GPUSIM_LOCKED 14	  /* another process has locked this one: ask again */
 #define GPUSIM_CANNOT_OPEN 15	  /* a path that the caller named cannot be opened */
+#define GPUSIM_BAD_ADDRESS 16	  /* the process's work has met a bad address, and its contexts are unusable */
+#define GPUSIM_FAILED_LAUNCH 17	  /* the process's work has failed, and its contexts are unusable */
+#define GPUSIM_NOT_READY 18	  /* the MPS server waits for the end of clients that a fault has ended */
 
 /* System operations, on nvidiactl. */
 #define GPUSIM_OP_SYSTEM 1
@@ -76,7 +79,8 @@ struct gpusim_response {
  *    (NVML_DEVICE_ARCH_*), brand (NVML_BRAND_*), pci domain, bus, device, pci device id, pci subsystem id, NUMA
  *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
  *    per SM, BAR1 bytes (0: unknown),
- *    bytes of each stream;  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
+ *    bytes of each stream, 1 with time slices;
+ *    text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
 /* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup
  * shows as the GPU's size. -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a
@@ -176,7 +180,9 @@ struct gpusim_response {
 /* arg0 address or handle */
 #define GPUSIM_OP_LAUNCH 52
 /* arg0 context id, arg1 blocks, arg2 threads per block, arg3 stream id, arg4 nanoseconds asked for (0: by
- *    the grid's size) -> vals: CLOCK_MONOTONIC nanoseconds at which it will be done */
+ *    the grid's size), arg5 moment before which it does not begin -> vals: the moment at which it will be done.
+ *    Moments are nanoseconds of the caller's clock on this GPU. Without time slices, that is CLOCK_MONOTONIC. With
+ *    them, it stands still while other processes have their turn, and is never ahead of CLOCK_MONOTONIC */
 
 #define GPUSIM_OP_RESIDE 53
 /* arg0 address of managed memory, arg1 bytes of it that shall be on the GPU -> vals: how many are: fewer where
@@ -189,7 +195,8 @@ struct gpusim_response {
 #define GPUSIM_OP_MPS_JOIN 56
 /* arg0 pid of the MPS server (as the daemon sees it), arg1 limit of memory in bytes (GPUSIM_UNKNOWN: none), arg2
  * percent of the threads. Before the first context: the caller is a client of that server, and SERVER_GONE is the
- * answer to all that it asks for once the server has ended. NOT_FOUND: no such server; INSUFFICIENT: it is full */
+ * answer to all that it asks for once the server has ended. NOT_FOUND: no such server; INSUFFICIENT: it is full;
+ * NOT_READY: a fault has ended clients of the server on any GPU, and not all of them have exited */
 
 #define GPUSIM_OP_CHECKPOINT 57
 /* arg0 pid (as the daemon sees it), arg1 GPUSIM_CHECKPOINT_* -> vals: the state that the process is in then, 0: runs,
@@ -204,6 +211,16 @@ struct gpusim_response {
 /* arg0 address of memory that the caller's process holds by another connection. This connection is the file that stands
  * for the memory from now on: it holds it until its last descriptor is closed, in any process, also after the process's
  * end */
+
+#define GPUSIM_OP_CLOCK 59
+/* arg0 moment of the caller's clock -> vals: the moment that it is now, the earliest CLOCK_MONOTONIC nanoseconds at
+ * which it can pass arg0, and those at which it did (0: it has not) */
+#define GPUSIM_OP_COPY 60
+/* arg0 context id, arg1 bytes that are copied within the GPU's memory, arg2 moment before which it does not begin
+ * -> vals: the moment at which it will be done */
+
+#define GPUSIM_OP_MPS_STATE 61
+/* arg0 pid of the MPS server (as the daemon sees it). OK: it takes clients; NOT_READY: see GPUSIM_OP_MPS_JOIN */
 
 #define GPUSIM_KIND_LINEAR 1
 #define GPUSIM_KIND_ASYNC 2

@@ -25,7 +25,10 @@ const (
 	// nvmlProfiles is NVML_GPU_INSTANCE_PROFILE_COUNT.
 	nvmlProfiles = 0x12
 	maxCostMS    = 60_000
+	maxCostUS    = 1_000_000
 	maxCostKiB   = 1 << 20
+
+	assumedSliceUS, assumedSwitchUS, assumedPreemptUS = 2000, 130, 70
 )
 
 // architectures are NVML_DEVICE_ARCH_* by the names that a machine file uses.
@@ -107,13 +110,20 @@ func (c *checker) costs(field string, doc costsDoc) Costs {
 		{"context_ms", doc.ContextMS, maxCostMS}, {"list_ms", doc.ListMS, maxCostMS},
 		{"exit_ms", doc.ExitMS, maxCostMS},
 		{"stream_kib", doc.StreamKiB, maxCostKiB}, {"unlisted_kib", doc.UnlistedKiB, maxCostKiB},
+		{"slice_us", doc.SliceUS, maxCostUS}, {"switch_us", doc.SwitchUS, maxCostUS},
+		{"preempt_us", doc.PreemptUS, maxCostUS},
 	} {
 		c.number(field+"."+v.name, v.n, 0, v.most)
 	}
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
+	if doc.SliceUS == 0 { // not measured: assumed to be as on the H200
+		doc.SliceUS, doc.SwitchUS, doc.PreemptUS = assumedSliceUS, assumedSwitchUS, assumedPreemptUS
+	}
 	kib := func(n int) sharing.Bytes { return sharing.Bytes(max(n, 0)) * sharing.KiB } // #nosec G115 -- not negative
 	return Costs{ContextTime: ms(doc.ContextMS), ListTime: ms(doc.ListMS), ExitTime: ms(doc.ExitMS),
-		Stream: kib(doc.StreamKiB), Unlisted: kib(doc.UnlistedKiB)}
+		Stream: kib(doc.StreamKiB), Unlisted: kib(doc.UnlistedKiB),
+		Slice: us(doc.SliceUS), Switch: us(doc.SwitchUS), Preempt: us(doc.PreemptUS)}
 }
 
 func (c *checker) choice(field, name string, of map[string]uint64) uint64 {

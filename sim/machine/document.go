@@ -67,6 +67,9 @@ type costsDoc struct {
 	ExitMS      int `yaml:"exit_ms"`
 	StreamKiB   int `yaml:"stream_kib"`
 	UnlistedKiB int `yaml:"unlisted_kib"`
+	SliceUS     int `yaml:"slice_us"`
+	SwitchUS    int `yaml:"switch_us"`
+	PreemptUS   int `yaml:"preempt_us"`
 }
 
 type modelMIGDoc struct {

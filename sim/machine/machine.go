@@ -4,6 +4,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -85,6 +86,40 @@ type Costs struct {
 	Stream sharing.Bytes
 	// Unlisted is memory of each context that is in use and in no list of processes.
 	Unlisted sharing.Bytes
+	// Slice is how long one client's kernels run while another's wait; 0: work runs in the order of its launches.
+	Slice time.Duration
+	// Switch is how long the change to another client takes, and Preempt how much more if the first one's work goes on
+	// later.
+	Switch, Preempt time.Duration
+}
+
+// Sharing says how clients share the time of a GPU.
+type Sharing string
+
+// The ways.
+const (
+	// SharingSlices lets them take turns.
+	SharingSlices Sharing = "slices"
+	// SharingFIFO runs all work in the order of its launches.
+	SharingFIFO Sharing = "fifo"
+)
+
+// TimeSlice is the slice of a driver without costs.
+const TimeSlice = 2 * time.Millisecond
+
+// Shared is the machine with GPUs whose time is shared in such a way. ok is false for an unknown one.
+func (m Machine) Shared(how Sharing) (shared Machine, ok bool) {
+	m.GPUs = slices.Clone(m.GPUs)
+	for i := range m.GPUs {
+		c := &m.GPUs[i].Model.Costs
+		switch how {
+		case SharingSlices:
+			c.Slice = cmp.Or(c.Slice, TimeSlice)
+		case SharingFIFO:
+			c.Slice = 0
+		}
+	}
+	return m, how == SharingSlices || how == SharingFIFO
 }
 
 // WithoutCosts is the machine with a driver that has none.

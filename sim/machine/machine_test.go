@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -260,4 +261,33 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestShared(t *testing.T) {
+	for how, want := range map[Sharing]time.Duration{SharingSlices: 2 * time.Millisecond, SharingFIFO: 0} {
+		for _, name := range []string{"h200x8", "h100x8"} {
+			m, err := Load(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, of := range []Machine{m, m.WithoutCosts()} {
+				got, ok := of.Shared(how)
+				if !ok || got.GPUs[7].Model.Costs.Slice != want {
+					t.Errorf("%s of %s: %+v, %v", how, name, got.GPUs[7].Model.Costs, ok)
+				}
+			}
+		}
+	}
+	h200, err1 := Load("h200x8")
+	h100, err2 := Load("h100x8")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	measured, assumed := h200.GPUs[0].Model.Costs, h100.GPUs[0].Model.Costs
+	if want := (Costs{Slice: measured.Slice, Switch: measured.Switch, Preempt: measured.Preempt}); assumed != want {
+		t.Errorf("a model that was not measured has %+v, want %+v of the H200", assumed, want)
+	}
+	if _, ok := (Machine{}).Shared("turns"); ok {
+		t.Error("an unknown way is known")
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
@@ -18,6 +19,8 @@ const (
 	maxQueue    = 24 * time.Hour
 	utilWindow  = time.Second
 	maxInterval = 1 << 16
+	// bandwidth is how many bytes a GPU copies in a nanosecond.
+	bandwidth sharing.Bytes = 1000
 )
 
 // busy is the time for which a GPU has work: intervals in order that do not overlap.
@@ -77,22 +80,31 @@ func (b *busy) cancel(id ClientID, now time.Duration) {
 	b.spans = kept
 }
 
-// Launch queues work and returns when it will be done. asked is how long it takes, 0 for what the grid's
-// size suggests. Errors: Invalid (no threads or too many, longer than an hour), NotFound (client or context),
-// Insufficient (more than a day of work is queued), Lost.
-func (m *Model) Launch(id ClientID, context, blocks, threads uint64, asked, now time.Duration) (time.Duration, error) {
+// Kernel is a launch.
+type Kernel struct {
+	Context, Blocks, Threads uint64
+	// Asked is how long it takes, 0: what the grid's size suggests.
+	Asked time.Duration
+	// After is the moment of the client's clock before which it does not begin.
+	After time.Duration
+}
+
+// Run queues a kernel and returns when it will be done by the client's clock, see Clock. Errors: Invalid (no threads or
+// too many, longer than an hour), NotFound (client or context), Insufficient (more than a day of work is queued), Lost.
+func (m *Model) Run(id ClientID, k Kernel, now time.Duration) (time.Duration, error) {
 	c, err := m.client(id)
 	if err != nil {
 		return 0, err
 	}
-	if _, ok := c.contexts[context]; !ok {
+	in, ok := c.contexts[k.Context]
+	if !ok {
 		return 0, wire.NotFound
 	}
-	hi, all := bits.Mul64(blocks, threads)
-	if all == 0 || hi != 0 || threads > maxThreads || asked < 0 || asked > maxLaunch {
+	hi, all := bits.Mul64(k.Blocks, k.Threads)
+	if all == 0 || hi != 0 || k.Threads > maxThreads || k.Asked < 0 || k.Asked > maxLaunch {
 		return 0, wire.Invalid
 	}
-	d := asked
+	d := k.Asked
 	if d == 0 {
 		waves := (all-1)/c.threads() + 1
 		if waves > uint64(maxLaunch/waveTime) {
@@ -100,14 +112,44 @@ func (m *Model) Launch(id ClientID, context, blocks, threads uint64, asked, now 
 		}
 		d = launchCost + time.Duration(waves)*waveTime // #nosec G115 -- bounded above
 	}
-	if c.gpu.freeFor(c)-now > maxQueue {
+	c.gpu.pass(now) // before what samples look at is forgotten
+	if c.gpu.sliced() {
+		return c.gpu.kernel(c, in, min(all, c.threads()), d, k.After, now)
+	}
+	return c.gpu.queue(c, d, now)
+}
+
+// Copy is Run for a copy within the GPU's memory.
+func (m *Model) Copy(id ClientID, context uint64, bytes sharing.Bytes, after, now time.Duration) (time.Duration,
+	error) {
+	c, err := m.client(id)
+	if err != nil {
+		return 0, err
+	}
+	in, ok := c.contexts[context]
+	if !ok {
+		return 0, wire.NotFound
+	}
+	if bytes/bandwidth > sharing.Bytes(maxLaunch) {
+		return 0, wire.Invalid
+	}
+	d := time.Duration(bytes / bandwidth) // #nosec G115 -- bounded above
+	c.gpu.pass(now)
+	if c.gpu.sliced() {
+		return c.gpu.copy(c, in, d, after, now)
+	}
+	return c.gpu.queue(c, d, now)
+}
+
+// queue lets work run when all that was queued before is done, or all of an MPS client.
+func (g *gpu) queue(c *client, d, now time.Duration) (time.Duration, error) {
+	switch {
+	case g.freeFor(c)-now > maxQueue:
 		return 0, wire.Insufficient
+	case c.mps != nil:
+		return g.lanes.add(c, d, now), nil
 	}
-	c.gpu.sample(now) // before what it looks at is forgotten
-	if c.mps != nil {
-		return c.gpu.lanes.add(c, d, now), nil
-	}
-	return c.gpu.busy.add(c, d, now), nil
+	return g.busy.add(c, d, now), nil
 }
 
 // Utilization returns the percent of the last second in which the GPU, and its memory, had work; the memory's
@@ -117,6 +159,7 @@ func (m *Model) Utilization(index int, now time.Duration) (gpuPercent, memoryPer
 	if err != nil {
 		return 0, 0, err
 	}
+	g.pass(now)
 	p := g.util
 	if p == AutoUtil {
 		p = g.percent(now, utilWindow)

@@ -29,10 +29,12 @@ type client struct {
 	pinned   sharing.Bytes          // contexts and allocations without what is managed
 
 	state  ProcessState
+	fault  wire.Status   // what all calls of the process answer since its work went wrong; OK: it has not
 	serves bool          // an MPS server
 	mps    *attached     // nil: no MPS client
 	orphan bool          // its MPS server is gone
 	file   bool          // a file that stands for memory, see Export
+	engine *engine       // on which its work runs in slices; nil: it had none
 	leaves time.Duration // when what it held is gone, after the end of its process; 0: that has not ended
 }
 
@@ -96,9 +98,7 @@ func (m *Model) Close(id ClientID, now time.Duration) {
 
 // stop ends the work of a client and, of an MPS server, its clients.
 func (c *client) stop(m *Model, now time.Duration) {
-	c.gpu.sample(now)
-	c.gpu.busy.cancel(c.id, now)
-	c.gpu.lanes.end(c.id, now)
+	c.gpu.stop(c.id, now)
 	if c.serves {
 		m.orphans(c, now)
 	}
@@ -130,10 +130,13 @@ func (m *Model) client(id ClientID) (*client, error) {
 		return nil, wire.Lost
 	}
 	if c.orphan {
-		return nil, wire.ServerGone
+		return nil, wire.ServerEnded
 	}
 	if c.state != Running {
 		return nil, wire.Locked
+	}
+	if c.fault != wire.OK {
+		return nil, c.fault
 	}
 	return c, nil
 }

@@ -51,7 +51,7 @@ func TestEnd(t *testing.T) {
 	}
 	client, err := m.Open(0, 8)
 	wantErr(t, err, nil)
-	wantErr(t, m.Join(client, 7, NoLimit, 100), wire.NotFound)
+	wantErr(t, m.AddMPSClient(client, 7, NoLimit, 100), wire.NotFound)
 	file, err := m.Open(0, 7)
 	wantErr(t, err, nil)
 	wantErr(t, m.Export(file, at), wire.NotFound)

@@ -29,8 +29,13 @@
 // ServerGone. A client's own limit and share of the threads apply to its process. Launches of its clients run at the
 // same time.
 //
+// Clients use a GPU in turn, each for a time slice, where the GPU has one. A launch then ends by the client's clock,
+// which stands still while another client has its turn: see Clock. Kernels of one client run at the same time if the
+// GPU has threads for them. Copies share the bandwidth. Without a time slice, work runs in the order of its launches,
+// whatever its stream.
+//
 // A lost GPU answers Lost to everything. Its memory in use is gone at once; limits stay. When it comes back it is as
-// after a reset, which destroys MIG instances. Other launches run one after the other, whatever their stream.
+// after a reset, which destroys MIG instances.
 //
 // It does not promise the timing of a real GPU.
 package model

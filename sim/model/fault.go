@@ -100,6 +100,8 @@ type Change struct {
 	CountPeak bool
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
 	Lists map[int]wire.List
+	// Faults raises an XID of each process, by pid, which ends its work and makes its contexts unusable: see faultOf.
+	Faults map[int]uint64
 }
 
 // Apply changes all the GPUs, in the order: reboot, back on the bus, reset, XID, the rest. It is all or nothing; an
@@ -122,8 +124,12 @@ func (m *Model) Apply(gpus []int, c Change, now time.Duration) error {
 	for _, i := range gpus {
 		for pid := range c.Lists {
 			if !m.on(m.gpus[i], pid) {
-				return sharing.Invalid("list", strconv.Itoa(pid), "write the pid of one that is: see gpusim processes",
-					"is not a process on gpu %d", i)
+				return notOn("list", pid, i)
+			}
+		}
+		for pid := range c.Faults {
+			if !m.on(m.gpus[i], pid) {
+				return notOn("fault", pid, i)
 			}
 		}
 	}
@@ -131,6 +137,11 @@ func (m *Model) Apply(gpus []int, c Change, now time.Duration) error {
 		m.apply(m.gpus[i], c, now)
 	}
 	return nil
+}
+
+func notOn(key string, pid, gpu int) error {
+	return sharing.Invalid(key, strconv.Itoa(pid), "write the pid of one that is: see gpusim processes",
+		"is not a process on gpu %d", gpu)
 }
 
 // check refuses values out of range and demands that exclude each other.
@@ -154,6 +165,8 @@ func (c Change) check() error {
 	case c.Costs.bad():
 		return sharing.Invalid("cost", "", "write times up to "+MaxCostTime.String()+" and sizes up to "+
 			MaxCost.String(), "is out of range")
+	case c.badFault():
+		return sharing.Invalid("fault", "", "write 13, 31 or 43", "is no XID that the work of a process raises")
 	case c.TimeSlice != nil && *c.TimeSlice > TimeSliceLong:
 		return sharing.Invalid("time slice", strconv.FormatUint(uint64(*c.TimeSlice), 10), "write 0 to 3",
 			"is not one of the driver's")
@@ -225,9 +238,13 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 		m.grown(g)
 	}
 	if c.TimeSlice != nil {
+		g.pass(now)
 		g.slice = *c.TimeSlice
 	}
 	m.applyCalls(g, c)
+	for pid, xid := range c.Faults {
+		m.fail(g, pid, xid, now)
+	}
 	if (c.Lost != nil && *c.Lost) || (c.XID != nil && *c.XID == xidOffBus) {
 		m.lose(g, now)
 	}
@@ -236,11 +253,10 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 // lose takes a GPU off the bus: its memory is gone, and with it what anyone held. Clients stay open.
 func (m *Model) lose(g *gpu, now time.Duration) {
 	g.lost = true
-	g.sample(now)
 	for _, c := range m.clients {
 		if c.gpu == g {
 			c.drop()
-			g.busy.cancel(c.id, now)
+			g.stop(c.id, now)
 		}
 	}
 }

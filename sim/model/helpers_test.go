@@ -27,6 +27,7 @@ func testMachine(t *testing.T, name string, acct machine.Memacct) *Model {
 		t.Fatal(err)
 	}
 	mach.Memacct = acct
+	mach, _ = mach.Shared(machine.SharingFIFO)
 	return New(mach, testDriver(t, "r615"))
 }
 
@@ -89,3 +90,8 @@ func setLimit(t *testing.T, m *Model, chain Chain, hard sharing.Bytes) {
 }
 
 func set[T any](v T) *T { return &v }
+
+// Launch is Run of a kernel that waits for nothing.
+func (m *Model) Launch(id ClientID, context, blocks, threads uint64, asked, now time.Duration) (time.Duration, error) {
+	return m.Run(id, Kernel{Context: context, Blocks: blocks, Threads: threads, Asked: asked}, now)
+}

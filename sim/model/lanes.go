@@ -70,7 +70,7 @@ func (c *client) threads() uint64 {
 
 // percent is the share of a window, which ends now, in which any work ran.
 func (g *gpu) percent(now, window time.Duration) int {
-	all := slices.Concat(g.busy.spans, g.lanes.spans)
+	all := g.spans()
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var sum time.Duration
 	seen := now - window

@@ -79,9 +79,9 @@ func TestCreateInstance(t *testing.T) {
 	before := made(t, m)
 	expect("destroy", m.DestroyCI(0, true, 1, ci), nil)
 	_, err = m.CreateCI(0, true, 1, Whole, AnyStart)
-	expect("anew", err, nil)
+	expect("again", err, nil)
 	if made(t, m) == before {
-		t.Error("a compute instance that is made anew looks like the one before")
+		t.Error("a compute instance that is made again looks like the one before")
 	}
 	expect("destroy", m.DestroyCI(0, true, 1, ci), nil)
 	expect("destroy", m.DestroyGI(0, true, 1), nil)

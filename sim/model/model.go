@@ -59,6 +59,8 @@ type gpu struct {
 	memory     map[uint64]*allocation // by address, as long as a client holds it
 	busy       busy
 	lanes      lanes
+	engines    map[uint64]*engine // see sliced; by MIG compute instance, one for a GPU
+	ran        time.Duration      // until when they have run
 	sampler    sampler
 
 	lost     bool
@@ -89,7 +91,8 @@ func New(mach machine.Machine, driver machine.Driver) *Model {
 	for i, hw := range mach.GPUs {
 		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{},
 			place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), sampler: newSampler(),
-			util: AutoUtil, costs: hw.Model.Costs, calls: map[wire.Op]CallFault{}}
+			engines: map[uint64]*engine{},
+			util:    AutoUtil, costs: hw.Model.Costs, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

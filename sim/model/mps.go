@@ -34,10 +34,11 @@ func (m *Model) Serve(id ClientID) error {
 	return nil
 }
 
-// Join makes a client, which has no context yet, one of the MPS server that process pid is. From then on NVML shows
-// it in its list of MPS clients. Errors: Invalid (has contexts or memory, percent of 0 or past 100), NotFound (client,
-// or no such server on this GPU), Insufficient (the server has as many as it takes), Lost.
-func (m *Model) Join(id ClientID, pid int, limit sharing.Bytes, percent uint64) error {
+// AddMPSClient makes a client, which has no context yet, one of the MPS server that process pid is. From then on NVML
+// shows it in its list of MPS clients. Errors: Invalid (has contexts or memory, percent of 0 or past 100), NotFound
+// (client, or no such server on this GPU), Insufficient (the server has as many as it takes), NotReady (the server
+// recovers from a fault), Lost.
+func (m *Model) AddMPSClient(id ClientID, pid int, limit sharing.Bytes, percent uint64) error {
 	c, err := m.client(id)
 	switch {
 	case err != nil:
@@ -58,7 +59,24 @@ func (m *Model) Join(id ClientID, pid int, limit sharing.Bytes, percent uint64) 
 	if n >= mpsClients {
 		return wire.Insufficient
 	}
+	if err := m.ServerState(pid); err != nil {
+		return err
+	}
 	c.mps, c.list = &attached{server: server.id, limit: limit, percent: percent}, wire.ListMPS
+	return nil
+}
+
+// ServerState tells whether the MPS server that process pid is takes clients. Errors: NotReady (a fault has ended
+// clients of it on any GPU, and not all of them have exited).
+func (m *Model) ServerState(pid int) error {
+	for _, c := range m.clients {
+		if c.mps == nil || c.fault == wire.OK {
+			continue
+		}
+		if server := m.clients[c.mps.server]; server != nil && server.is(pid) {
+			return wire.NotReady
+		}
+	}
 	return nil
 }
 
@@ -76,8 +94,7 @@ func (m *Model) orphans(server *client, now time.Duration) {
 	for _, c := range m.clients {
 		if c.mps != nil && c.mps.server == server.id {
 			c.drop()
-			c.gpu.sample(now)
-			c.gpu.lanes.end(c.id, now)
+			c.gpu.stop(c.id, now)
 			c.orphan = true
 		}
 	}

@@ -34,7 +34,7 @@ func mpsOn(t *testing.T, m *Model, n int, limit sharing.Bytes, percent uint64) (
 	}
 	for i := range n {
 		id := open(10 + i)
-		if err := m.Join(id, 1, limit, percent); err != nil {
+		if err := m.AddMPSClient(id, 1, limit, percent); err != nil {
 			t.Fatal(err)
 		}
 		clients = append(clients, id)
@@ -95,20 +95,20 @@ func TestMPSJoin(t *testing.T) {
 		"no share":       {1, 0, wire.Invalid},
 		"more than all":  {1, 101, wire.Invalid},
 	} {
-		if err := m.Join(late, test.pid, NoLimit, test.percent); !errors.Is(err, test.want) {
+		if err := m.AddMPSClient(late, test.pid, NoLimit, test.percent); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 	}
 	m.Close(clients[0], 0)
-	if err := m.Join(late, 1, NoLimit, 100); err != nil {
+	if err := m.AddMPSClient(late, 1, NoLimit, 100); err != nil {
 		t.Errorf("after one has left: %v", err)
 	}
 	m.Close(server, 0)
-	if _, err := m.CreateContext(late, 0, nil); !errors.Is(err, wire.ServerGone) {
+	if _, err := m.CreateContext(late, 0, nil); !errors.Is(err, wire.ServerEnded) {
 		t.Errorf("without its server: %v", err)
 	}
 	if got := m.gpus[0].inUse(); got != 0 {
-		t.Errorf("%v is held by nobody", got)
+		t.Errorf("%v is held by no one", got)
 	}
 	mig := testMachine(t, "mixed", machine.Misc)
 	id, err := mig.Open(1, 1)

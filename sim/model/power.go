@@ -13,8 +13,8 @@ import (
 type PowerLimit struct {
 	// Now is the enforced limit, and Default the one that the GPU begins with.
 	Now, Default uint64
-	// Least and Most bound what can be set.
-	Least, Most uint64
+	// Min and Max bound what can be set.
+	Min, Max uint64
 }
 
 // PowerLimit returns a GPU's limit. Errors: Invalid, Lost, NotSupported where the model does not say one.
@@ -27,7 +27,7 @@ func (m *Model) PowerLimit(index int) (PowerLimit, error) {
 	if own == 0 {
 		return PowerLimit{}, wire.NotSupported
 	}
-	return PowerLimit{Now: g.powerLimit(), Default: own, Least: own / 4, Most: own}, nil
+	return PowerLimit{Now: g.powerLimit(), Default: own, Min: own / 4, Max: own}, nil
 }
 
 // SetPowerLimit limits a GPU to so many milliwatts until the driver is loaded again; admin says whether the caller has
@@ -37,7 +37,7 @@ func (m *Model) SetPowerLimit(index int, admin bool, milliwatts uint64) error {
 	switch {
 	case err != nil:
 		return err
-	case milliwatts < p.Least || milliwatts > p.Most:
+	case milliwatts < p.Min || milliwatts > p.Max:
 		return wire.Invalid
 	case !admin:
 		return wire.NoPermission

@@ -20,7 +20,7 @@ func TestPowerLimit(t *testing.T) {
 		t.Helper()
 		p, err := m.PowerLimit(index)
 		sensors, errSensors := m.Telemetry(index, 0)
-		if err != nil || errSensors != nil || p != (PowerLimit{Now: want, Default: 70000, Least: 17500, Most: 70000}) ||
+		if err != nil || errSensors != nil || p != (PowerLimit{Now: want, Default: 70000, Min: 17500, Max: 70000}) ||
 			sensors.PowerLimit != want || sensors.Power > want {
 			t.Errorf("%+v and %+v, %v, %v; want %d", p, sensors, err, errSensors, want)
 		}

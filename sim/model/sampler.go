@@ -77,7 +77,7 @@ func (g *gpu) sampleAt(at time.Duration) sample {
 	s := sample{at: at, percent: g.percent(at, samplePeriod)}
 	var last []int // those that were on the engine, at or last before
 	var latest time.Duration
-	for _, w := range slices.Concat(g.busy.spans, g.lanes.spans) {
+	for _, w := range g.spans() {
 		if to := min(w.to, at); w.from < at && to > max(latest, at-samplePeriod) {
 			last, latest = []int{w.pid}, to
 		} else if w.from < at && len(last) > 0 && to == latest {
@@ -104,7 +104,7 @@ func (m *Model) ProcessUtilization(index int, since, now time.Duration) ([]Proce
 	if err != nil {
 		return nil, err
 	}
-	g.sample(now)
+	g.pass(now)
 	all := g.sampler.rows(since)
 	return g.sampler.disturbed(all, since, now)
 }

@@ -138,7 +138,7 @@ func TestNoiseOfSamples(t *testing.T) {
 		"dead": {SampleNoise{Dead: 50, Seed: 3},
 			func(u ProcessUse, _ time.Duration) bool { return u.PID == deadPID }},
 		"garbage": {SampleNoise{Garbage: 50, Seed: 3}, func(u ProcessUse, _ time.Duration) bool { return u.GPU > 100 }},
-		"nobody":  {SampleNoise{Garbage: 50, Seed: 3}, func(u ProcessUse, _ time.Duration) bool { return u.PID == 0 }},
+		"no-one":  {SampleNoise{Garbage: 50, Seed: 3}, func(u ProcessUse, _ time.Duration) bool { return u.PID == 0 }},
 	} {
 		answers, missing := run(tt.noise)
 		if n := count(answers, tt.is); n < 150 || n > 250 || missing != 0 {

@@ -122,7 +122,7 @@ func TestImportRefuses(t *testing.T) {
 		"managed":         {taker.id, managed, 0, wire.NotFound},
 		"another context": {taker.id, at, maker.ctx, wire.NotFound},
 		"another GPU":     {elsewhere.id, at, 0, wire.NotFound},
-		"nobody":          {9999, at, 0, wire.NotFound},
+		"no-one":          {9999, at, 0, wire.NotFound},
 	} {
 		if _, err := m.Import(tc.id, tc.at, tc.ctx); err != tc.want { //nolint:errorlint // a status, as it is
 			t.Errorf("%s: %v, want %v", name, err, tc.want)

@@ -5,7 +5,6 @@ package model
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sim/wire"
@@ -18,8 +17,9 @@ func (m *Model) WorkOf(index int, now time.Duration) (map[int]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.pass(now)
 	busy := map[int]time.Duration{}
-	for _, s := range slices.Concat(g.busy.spans, g.lanes.spans) {
+	for _, s := range g.spans() {
 		if d := min(s.to, now) - max(s.from, now-utilWindow); d > 0 {
 			busy[s.pid] += d
 		}

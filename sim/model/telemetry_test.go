@@ -35,7 +35,7 @@ func TestWorkOfProcesses(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if got, err = m.WorkOf(0, 20*sec); err != nil || len(got) != 0 {
-		t.Errorf("%v, %v, want nobody", got, err)
+		t.Errorf("%v, %v, want no one", got, err)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestChangesOfCallsAndCounters(t *testing.T) {
 	}
 	wantErr(t, m.Apply([]int{0}, Change{CallStatus: map[wire.Op]wire.Status{wire.OpMemory: wire.OK}}, 0), nil)
 	if got := m.CallFault(0, wire.OpMemory); got != (CallFault{Latency: sec}) {
-		t.Errorf("mended: %+v", got)
+		t.Errorf("recovered: %+v", got)
 	}
 	got, err := m.Telemetry(0, 0)
 	want := Telemetry{Power: 70000, PowerLimit: 70000, SMClock: 1590, MaxSMClock: 1590, MemoryClock: 5001,

@@ -3,8 +3,10 @@
 
 package model
 
+import "time"
+
 // TimeSlice is how long one process's work runs before another's gets its turn, as `nvidia-smi compute-policy` numbers
-// it. It is kept and shown, and changes nothing here: simulated work runs in the order of its launches.
+// it. Without time slices it has no effect.
 type TimeSlice uint64
 
 // The time slices of the driver.
@@ -27,4 +29,19 @@ func (t TimeSlice) String() string {
 	case TimeSliceDefault:
 	}
 	return "Default"
+}
+
+// of is how long a slice is where the default one has a length of d. The driver documents no lengths: these are
+// assumptions in the documented order.
+func (t TimeSlice) of(d time.Duration) time.Duration {
+	switch t {
+	case TimeSliceShort:
+		return d / 2
+	case TimeSliceMedium:
+		return 2 * d
+	case TimeSliceLong:
+		return 4 * d
+	case TimeSliceDefault:
+	}
+	return d
 }

@@ -12,9 +12,15 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
+
+// listenTime is how long a daemon may take until it listens.
+const listenTime = 5 * time.Second
 
 // errNoDaemon: nothing answers behind the pipe directory.
 var errNoDaemon = errors.New("no control daemon")
@@ -49,8 +55,8 @@ func (w World) ask(ctx context.Context) error {
 	return nil
 }
 
-// daemonize starts the daemon in a new session and returns at once, whatever becomes of it. As with the real one, only
-// an answer shows that it runs.
+// daemonize starts the daemon in a new session, and returns when it listens: NVIDIA's programs ask at once. The status
+// does not say whether it runs. As with the real one, only an answer shows it.
 func (w World) daemonize(ctx context.Context) error {
 	if conn, err := dial(ctx, w.pipe()); err == nil {
 		// it was only to see
@@ -63,5 +69,28 @@ func (w World) daemonize(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
+	w.listens(ctx, cmd.Process.Pid)
 	return cmd.Process.Release()
+}
+
+// listens waits until the daemon listens or has ended, for listenTime at most.
+func (w World) listens(ctx context.Context, pid int) {
+	ctx, cancel := context.WithTimeout(ctx, listenTime)
+	defer cancel()
+	look := time.NewTicker(listenTime / 500)
+	defer look.Stop()
+	for {
+		if conn, err := dial(ctx, w.pipe()); err == nil {
+			_ = conn.Close() // it was only to see
+			return
+		}
+		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended == pid || err != nil {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -70,6 +70,9 @@ func (c *controller) ofServer(name string, args []string) (string, error) {
 		if s.uuids == nil {
 			return "INITIALIZING\n", nil
 		}
+		if faulted(c.w.Dev, s.pid) {
+			return "FAULT\n", nil
+		}
 		return "ACTIVE\n", nil
 	case "get_client_list":
 		return lines(slices.Sorted(maps.Values(s.clients))...), nil

@@ -65,12 +65,40 @@ func open(path string) (device, error) {
 	if err != nil {
 		return device{}, fmt.Errorf("open device file %s: %w", path, err)
 	}
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	conn, err := connect(path)
 	if err != nil {
 		_ = unix.Close(file) // nothing was written
-		return device{}, fmt.Errorf("connect to %s: %w", path, err)
+		return device{}, err
 	}
 	return device{file: file, conn: conn}, nil
+}
+
+func connect(path string) (*net.UnixConn, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return conn, nil
+}
+
+// faulted reports whether a server takes no clients because of a fault. Any GPU of dev has the answer.
+func faulted(dev string, pid int) bool {
+	paths, err := filepath.Glob(filepath.Join(dev, "nvidia[0-9]*"))
+	if err != nil {
+		return false
+	}
+	for _, p := range paths {
+		conn, err := connect(p)
+		if err != nil {
+			continue
+		}
+		_, err = device{conn: conn}.ask(wire.OpMPSState, uint64(max(0, pid))) // #nosec G115 -- not negative
+		_ = conn.Close()                                                      // nothing is left to be sent
+		if !errors.Is(err, wire.Lost) {
+			return errors.Is(err, wire.NotReady)
+		}
+	}
+	return false
 }
 
 // ask sends one request; an answer that is no success is an error.

@@ -10,6 +10,8 @@
 //     waits until the server has none.
 //   - Only later servers take over defaults, and only later clients take over a server's limits.
 //   - A daemon whose socket's path is too long starts, and clients do not find it.
+//   - A fault of one client ends the clients of its server. Until all of them have exited, the server has status FAULT
+//     and takes no new client.
 //   - A server whose CUDA_VISIBLE_DEVICES names no GPU ends without a message. A server ends with its daemon.
 //
 // Where the real programs say nothing in public, the answer here is plain and its form no promise: texts of errors, ps,

@@ -111,9 +111,9 @@ func Connect(t testing.TB, pipe string) (Client, []string) {
 // Leave ends the client.
 func (c Client) Leave() { _ = c.conn.Close() }
 
-// Gone waits until the simulated driver of dir has no memory of a process that has ended. Only then can another process
-// take a GPU that one process has alone.
-func Gone(t testing.TB, dir string, pid int) {
+// WaitReleased waits until the simulated driver of dir has no memory of a process that has ended. Only then can another
+// process take a GPU that one process has alone.
+func WaitReleased(t testing.TB, dir string, pid int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -121,7 +121,7 @@ func Gone(t testing.TB, dir string, pid int) {
 	defer tick.Stop()
 	for {
 		var on []control.Process
-		if err := control.Ask(ctx, dir, control.Request{Command: control.CmdProcesses}, &on); err != nil {
+		if err := control.Call(ctx, dir, control.Request{Command: control.CmdProcesses}, &on); err != nil {
 			t.Fatalf("process %d stays on a GPU: %v", pid, err)
 		}
 		if !slices.ContainsFunc(on, func(p control.Process) bool { return p.PID == pid }) {

@@ -18,14 +18,18 @@ import (
 )
 
 // Enter becomes a program that sees the tree of Make at the usual places: in its own mount namespace, the rest of the
-// machine as it is. It needs root, and returns only if it fails. The thread stays in the namespace then.
-func Enter(dir string, argv, env []string) error {
+// machine as it is. MIG instances that are made later appear, too: their capabilities are those below node, the
+// simulated driver's directory. It needs root, and returns only if it fails. The thread stays in the namespace then.
+func Enter(dir, node string, argv, env []string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := showCaps(dir, node); err != nil {
+		return err
 	}
 	for _, step := range []func(string) error{enterUsr, enterDev, enterRun, enterSys, enterProc} {
 		if err := step(dir); err != nil {
@@ -42,6 +46,20 @@ func Enter(dir string, argv, env []string) error {
 func bind(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %q to %q: %w", from, to, err)
+	}
+	return nil
+}
+
+// showCaps shows the node's capabilities of the moment in place of the tree's copies. A node without MIG has none.
+func showCaps(dir, node string) error {
+	for _, name := range capFolders() {
+		from := filepath.Join(node, "proc/driver", name)
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := bind(from, filepath.Join(dir, "proc/driver", name)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

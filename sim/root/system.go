@@ -21,6 +21,9 @@ const (
 	class3D, vendorNVIDIA, configBytes = 0x030200, 0x10de, 256
 )
 
+// capFolders are the folders below /proc/driver that show capabilities.
+func capFolders() []string { return []string{"nvidia/capabilities", "nvidia-caps"} }
+
 // params are those of the kernel module that tools read: who may make device files, and how.
 const params = `ResmanDebugLevel: 4294967295
 ModifyDeviceFiles: 1
@@ -45,7 +48,7 @@ func (t *tree) proc() {
 	for _, g := range t.node.GPUs {
 		t.file(information(g), driverProc, "gpus", address(g), "information")
 	}
-	for _, dir := range []string{"nvidia/capabilities", "nvidia-caps"} {
+	for _, dir := range capFolders() {
 		from := filepath.Join(t.node.Dir, "proc/driver", dir)
 		if info, err := os.Stat(from); err == nil && info.IsDir() {
 			t.copyTree(from, filepath.Join("proc/driver", dir))

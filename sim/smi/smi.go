@@ -37,14 +37,14 @@ type call struct {
 }
 
 // Run does what the arguments, without the program's name, ask of the node in dir. Errors: a sharing.FieldError for
-// wrong use, sharing.ErrNotFound for a GPU that is not there, else those of control.Ask.
+// wrong use, sharing.ErrNotFound for a GPU that is not there, else those of control.Call.
 func Run(ctx context.Context, dir string, args []string, out io.Writer) error {
 	c, err := parse(args)
 	if err != nil {
 		return err
 	}
 	var s control.Status
-	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(ctx, dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		return err
 	}
 	gpus, err := choose(s.GPUs, c.ids)
@@ -58,7 +58,7 @@ func Run(ctx context.Context, dir string, args []string, out io.Writer) error {
 	for _, g := range gpus {
 		change.GPUs = append(change.GPUs, g.Index)
 	}
-	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdSet, Set: &change}, nil); err != nil {
+	if err := control.Call(ctx, dir, control.Request{Command: control.CmdSet, Set: &change}, nil); err != nil {
 		return err
 	}
 	for _, g := range gpus {

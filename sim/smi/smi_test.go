@@ -47,7 +47,7 @@ func node(t *testing.T) string {
 func TestSetAndList(t *testing.T) {
 	dir := node(t)
 	var s control.Status
-	if err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) string {
@@ -77,7 +77,7 @@ func TestRefuses(t *testing.T) {
 	dir := node(t)
 	lost := true
 	set := control.Set{GPUs: []int{3}, Change: model.Change{Lost: &lost}}
-	if err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdSet, Set: &set}, nil); err != nil {
+	if err := control.Call(t.Context(), dir, control.Request{Command: control.CmdSet, Set: &set}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]error{

@@ -20,7 +20,8 @@ func Calls() map[string]Op {
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,
 		"launch": OpLaunch, "reside": OpReside, "import": OpImport, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin,
-		"checkpoint": OpCheckpoint, "export": OpExport,
+		"mps-state":  OpMPSState,
+		"checkpoint": OpCheckpoint, "export": OpExport, "clock": OpClock, "copy": OpCopy,
 	}
 }
 

@@ -73,6 +73,9 @@ const (
 	OpMPSJoin      Op = 56
 	OpCheckpoint   Op = 57
 	OpExport       Op = 58
+	OpClock        Op = 59
+	OpCopy         Op = 60
+	OpMPSState     Op = 61
 )
 
 // Checkpoint is what OpCheckpoint does to a process.
@@ -127,10 +130,15 @@ const (
 	UnknownError Status = 10
 	InvalidLimit Status = 11
 	BadVersion   Status = 12
-	ServerGone   Status = 13
+	ServerEnded  Status = 13
 	Locked       Status = 14
 	// CannotOpen: a path that the caller named cannot be opened.
 	CannotOpen Status = 15
+	// BadAddress and FailedLaunch: work of the process went wrong, and its contexts are unusable.
+	BadAddress   Status = 16
+	FailedLaunch Status = 17
+	// NotReady: the MPS server waits for the end of the clients that a fault has ended, and takes no new ones.
+	NotReady Status = 18
 )
 
 // Error returns the status in words.
@@ -162,12 +170,18 @@ func (s Status) Error() string {
 		return "invalid limit"
 	case BadVersion:
 		return "library and daemon are of different builds"
-	case ServerGone:
+	case ServerEnded:
 		return "mps server is gone"
 	case Locked:
 		return "process is locked"
 	case CannotOpen:
 		return "path cannot be opened"
+	case BadAddress:
+		return "work has met a bad address"
+	case FailedLaunch:
+		return "work has failed"
+	case NotReady:
+		return "mps server recovers from a fault"
 	}
 	return "status " + strconv.Itoa(int(s))
 }

@@ -118,16 +118,16 @@ func Granting(t *testing.T, dir string, change func(*nodeapi.ActivateResponse)) 
 		Cgroup: "/sys/fs/cgroup/kerf/g-1",
 		Shares: []*nodeapi.Share{{Gpu: "GPU-a", MemoryBytes: 10 << 30, Percent: 25}},
 	}
-	armed := &nodeapi.ActivateResponse{Grant: grant, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-a",
+	activated := &nodeapi.ActivateResponse{Grant: grant, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-a",
 		"KERF_GRANT": "g-1"}}
 	if change != nil {
-		change(armed)
+		change(activated)
 	}
 	return (&fakenode.Server{
 		OnReserve: func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 			return &nodeapi.ReserveResponse{Grant: grant}, nil
 		},
-		OnActivate: func(*nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error) { return armed, nil },
+		OnActivate: func(*nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error) { return activated, nil },
 	}).Start(t, dir)
 }
 
@@ -141,8 +141,8 @@ func WriteFile(t *testing.T, dir, name, content string, mode os.FileMode) string
 	return path
 }
 
-// Picture is a machine with one GPU, on which each of the names holds a grant.
-func Picture(ready bool, names ...string) *nodeapi.GetNodeResponse {
+// Node is a machine with one GPU, on which each of the names holds a grant.
+func Node(ready bool, names ...string) *nodeapi.GetNodeResponse {
 	p := &nodeapi.GetNodeResponse{
 		Ready: ready, DriverVersion: "615.71.09",
 		Gpus: []*nodeapi.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", CapacityBytes: 80 << 30, Health: "healthy",

@@ -104,9 +104,9 @@ func (f *Cluster) Reads() []string {
 // waits.
 func Recorded() map[string][]string {
 	lists := map[string][]string{}
-	claims := map[string][]string{}
-	claim := func(node, uid string, gpu, gib int) {
-		claims[node] = append(claims[node],
+	grants := map[string][]string{}
+	grant := func(node, uid string, gpu, gib int) {
+		grants[node] = append(grants[node],
 			fmt.Sprintf(
 				`{"id":"c-%s","podUID":%q,"container":"main","shares":[{"gpu":"GPU-%s-%d","memoryBytes":%d,"percent":0}]}`, uid, uid, node, gpu, gib<<30))
 	}
@@ -126,7 +126,7 @@ func Recorded() map[string][]string {
 			name, owner = fmt.Sprintf("embed-%d", i), "embed"
 		}
 		pod(name, owner, p.node, p.gib)
-		claim(p.node, "uid-"+name, p.gpu, p.gib)
+		grant(p.node, "uid-"+name, p.gpu, p.gib)
 	}
 	pod("chat-9", "chat", "", 30)
 	for _, node := range []string{"gpu-1", "gpu-2", "gpu-3"} {
@@ -141,7 +141,7 @@ func Recorded() map[string][]string {
 		lists["/apis/kerf.dev/v1alpha1/gpunodes"] = append(lists["/apis/kerf.dev/v1alpha1/gpunodes"],
 			fmt.Sprintf(
 				`{"metadata":{"name":%q},"status":{"conditions":[{"type":"Ready","status":"True"}],"gpus":[%s],"grants":[%s]}}`, node,
-				strings.Join(gpus, ","), strings.Join(claims[node], ",")))
+				strings.Join(gpus, ","), strings.Join(grants[node], ",")))
 	}
 	return lists
 }

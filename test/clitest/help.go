@@ -22,7 +22,7 @@ const helpColumns = 80
 // verbs are the words that the first line of a help text may begin with.
 func verbs() []string {
 	return strings.Split("Add|Apply|Change|Check|Clear|Compute|Convert|Cordon|Describe|Generate|Mark|Measure|Migrate|"+
-		"Print|Remove|Run|Share|Show|Simulate|Suggest|Sum|Validate|Write", "|")
+		"Move|Print|Remove|Run|Share|Show|Simulate|Suggest|Sum|Validate|Write", "|")
 }
 
 // CheckHelp checks the help of a command and of those below it. It begins with an imperative, and every flag has a

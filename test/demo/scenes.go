@@ -153,7 +153,7 @@ func (s *show) family(ctx context.Context) error {
 		say("4. (left out: at level %s only the sum is looked at, after the fact)\n", s.level)
 		return nil
 	}
-	say("4. Four processes in one grant of %s, each asking for 5:  kerf run --memory %s -- gpuload --alloc %s --fork 4",
+	say("4. Four processes in one grant of %s, each requesting 5:  kerf run --memory %s -- gpuload --alloc %s --fork 4",
 		s.people(12), s.people(12), s.people(5))
 	l, err := s.run(ctx, "family", []string{"--memory", s.amount(12)}, "--alloc", s.amount(5), "--step", s.amount(1),
 		"--fork", "4", "--hold", "5s")

@@ -175,7 +175,7 @@ func TestConfigIsValidAndWhereTheAgentLooks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(conf.Pools()) != 1 || !conf.Pools()[0].Mode.Shared() || conf.Pools()[0].Mode.Whole() {
-			t.Errorf("%s: pools %+v; without a scheduler of its own a pool offers one kind", name, conf.Pools())
+			t.Errorf("%s: pools %+v; without its own scheduler a pool offers one kind", name, conf.Pools())
 		}
 		wantDefaults(t, conf)
 		if want := "--config=" + mount(c, "config").MountPath; !slices.Contains(c.Args, want) {

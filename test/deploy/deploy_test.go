@@ -22,6 +22,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	rbac "k8s.io/api/rbac/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -33,14 +34,19 @@ const root = "../.."
 // kinds are the objects that may lie in deploy/.
 func kinds() map[string]func() metav1.Object {
 	return map[string]func() metav1.Object{
-		"v1/Namespace":                             func() metav1.Object { return &corev1.Namespace{} },
-		"v1/ServiceAccount":                        func() metav1.Object { return &corev1.ServiceAccount{} },
-		"v1/ConfigMap":                             func() metav1.Object { return &corev1.ConfigMap{} },
-		"apps/v1/Deployment":                       func() metav1.Object { return &apps.Deployment{} },
-		"apps/v1/DaemonSet":                        func() metav1.Object { return &apps.DaemonSet{} },
-		"networking.k8s.io/v1/NetworkPolicy":       func() metav1.Object { return &networking.NetworkPolicy{} },
-		"node.k8s.io/v1/RuntimeClass":              func() metav1.Object { return &nodev1.RuntimeClass{} },
-		"rbac.authorization.k8s.io/v1/Role":        func() metav1.Object { return &rbac.Role{} },
+		"v1/Namespace":                       func() metav1.Object { return &corev1.Namespace{} },
+		"v1/ServiceAccount":                  func() metav1.Object { return &corev1.ServiceAccount{} },
+		"v1/ConfigMap":                       func() metav1.Object { return &corev1.ConfigMap{} },
+		"apps/v1/Deployment":                 func() metav1.Object { return &apps.Deployment{} },
+		"apps/v1/DaemonSet":                  func() metav1.Object { return &apps.DaemonSet{} },
+		"networking.k8s.io/v1/NetworkPolicy": func() metav1.Object { return &networking.NetworkPolicy{} },
+		"node.k8s.io/v1/RuntimeClass":        func() metav1.Object { return &nodev1.RuntimeClass{} },
+		"resource.k8s.io/v1/DeviceClass":     func() metav1.Object { return &resourceapi.DeviceClass{} },
+		"resource.k8s.io/v1/ResourceClaimTemplate": func() metav1.Object {
+			return &resourceapi.ResourceClaimTemplate{}
+		},
+		"v1/Pod":                            func() metav1.Object { return &corev1.Pod{} },
+		"rbac.authorization.k8s.io/v1/Role": func() metav1.Object { return &rbac.Role{} },
 		"rbac.authorization.k8s.io/v1/RoleBinding": func() metav1.Object { return &rbac.RoleBinding{} },
 		"apiextensions.k8s.io/v1/CustomResourceDefinition": func() metav1.Object {
 			return &unstructured.Unstructured{}

@@ -4,6 +4,8 @@
 package deploy_test
 
 import (
+	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	strict "sigs.k8s.io/yaml"
 
+	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/cli/explain"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -99,5 +103,33 @@ func TestAutoscalersScaleTheModel(t *testing.T) {
 	if x := keda.Spec.Triggers; len(x) != 1 || x[0].Type != "prometheus" || x[0].MetricType != "Value" ||
 		x[0].Metadata.ServerAddress == "" || x[0].Metadata.Threshold != "0.7" {
 		t.Errorf("%+v", x)
+	}
+}
+
+// suggested is a comment with the command that computed the fraction in the arguments on the next line, and the memory
+// of the container.
+var suggested = regexp.MustCompile(`kerf suggest gpu-memory-utilization (\d+)(GiB .*)\n +args: .*(?:` +
+	`--gpu-memory-utilization|--mem-fraction-static|--kv_cache_free_gpu_memory_fraction)=([\d.]+)[,\]]` +
+	`(?s:.*?)kerf\.dev/gpu-memory-gib: "(\d+)"`)
+
+// TestMemoryFractions checks that each server of the recipes uses the fraction that kerf suggest prints.
+func TestMemoryFractions(t *testing.T) {
+	for file, servers := range map[string]int{"two-models": 2, "kserve-vllm": 1, "trtllm": 1} {
+		found := suggested.FindAllStringSubmatch(read(t, "deploy/recipes/"+file+".yaml"), -1)
+		if len(found) != servers {
+			t.Errorf("%s.yaml has %d servers with their command, want %d", file, len(found), servers)
+		}
+		for _, f := range found {
+			var out, errOut bytes.Buffer
+			a := &command.App{Out: &out, ErrOut: &errOut, Getenv: func(string) string { return "" }}
+			args := append([]string{"suggest", "gpu-memory-utilization"}, strings.Fields(f[1]+f[2])...)
+			if code, err := a.Execute(args, explain.Commands); code != command.ExitOK {
+				t.Errorf("%s.yaml: kerf %q: status %d, %v: %s", file, args, code, err, errOut.String())
+			}
+			if f[1] != f[4] || strings.TrimSpace(out.String()) != f[3] {
+				t.Errorf("%s.yaml: %s GiB with the fraction %s; kerf %q prints %s", file, f[4], f[3], args,
+					out.String())
+			}
+		}
 	}
 }

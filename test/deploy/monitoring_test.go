@@ -112,13 +112,13 @@ func checkQuery(t *testing.T, where, query string, series map[string]map[string]
 	of := []string{"node", "job", "instance", "kind"}
 	found, groups := selectors(query)
 	if len(found) == 0 {
-		t.Errorf("%s: %q asks for no series", where, query)
+		t.Errorf("%s: %q requests no series", where, query)
 	}
 	all, made := slices.Clone(of), false
 	for _, s := range found {
 		labels, ok := series[s.name]
 		if !ok {
-			t.Errorf("%s: nothing exposes %q, which %q asks for", where, s.name, query)
+			t.Errorf("%s: nothing exposes %q, which %q requests", where, s.name, query)
 			continue
 		}
 		if labels == nil { // made by a rule, which was checked itself
@@ -128,7 +128,7 @@ func checkQuery(t *testing.T, where, query string, series map[string]map[string]
 		all = slices.AppendSeq(all, maps.Keys(labels))
 		for _, l := range s.labels {
 			if !labels[l] && !slices.Contains(of, l) {
-				t.Errorf("%s: %q has no label %q, which %q asks for", where, s.name, l, query)
+				t.Errorf("%s: %q has no label %q, which %q requests", where, s.name, l, query)
 			}
 		}
 	}
@@ -278,7 +278,7 @@ func TestAutoscalingAsksForWhatThereIs(t *testing.T) {
 	checkQuery(t, "prometheus-adapter.yaml", strings.NewReplacer("<<.GroupBy>>", "namespace, pod", "<<.LabelMatchers>>",
 		`namespace="x", pod=~"y"`).Replace(a.MetricsQuery), series)
 	if !strings.Contains(read(t, "deploy/monitoring/autoscaling/hpa.yaml"), "name: "+a.Name.As+"\n") {
-		t.Errorf("hpa.yaml does not ask for %q", a.Name.As)
+		t.Errorf("hpa.yaml does not request %q", a.Name.As)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestNetworkPolicy(t *testing.T) {
 			for _, port := range c.Ports {
 				if !slices.ContainsFunc(rule.Ports,
 					func(r networking.NetworkPolicyPort) bool { return r.Port.IntVal == port.ContainerPort }) {
-					t.Errorf("nobody may reach port %d of %s", port.ContainerPort, a.Name)
+					t.Errorf("no one may reach port %d of %s", port.ContainerPort, a.Name)
 				}
 			}
 		}

@@ -72,7 +72,7 @@ func asks(n *yaml.Node, annotations map[string]string, where string) (out []aske
 	return out
 }
 
-// TestRecipes: each file is YAML without a doubled key, and what its pods ask for, a node would take.
+// TestRecipes: each file is YAML without a doubled key, and what its pods request, a node would take.
 func TestRecipes(t *testing.T) {
 	files, err := filepath.Glob(recipes + "/*.yaml")
 	if err != nil || len(files) < 9 {
@@ -106,7 +106,7 @@ func TestRecipes(t *testing.T) {
 			}
 		}
 		if base := filepath.Base(file); found == 0 && base != "karpenter.yaml" && base != "kueue-config.yaml" {
-			t.Errorf("%s asks for no GPU", file)
+			t.Errorf("%s requests no GPU", file)
 		}
 		said, page := "Rendered and validated only: the other side was not run with it.", "other-tools"
 		if strings.HasPrefix(filepath.Base(file), "kueue") {

@@ -21,8 +21,8 @@ type Command struct {
 	Page string
 	Line int
 	Text string
-	// Why it is not typed; empty where it is.
-	Why string
+	// Reason it is not typed; empty where it is.
+	Reason string
 }
 
 // fence is the beginning of a block of code. Those that have a language are no commands.
@@ -54,7 +54,7 @@ func Commands(page, text string, not map[string]string) ([]Command, error) {
 			c := Command{Page: page, Line: i + 1, Text: line}
 			for begin, why := range not {
 				if strings.HasPrefix(line, begin) {
-					c.Why, used[begin] = why, true
+					c.Reason, used[begin] = why, true
 				}
 			}
 			out = append(out, c)
@@ -90,7 +90,7 @@ func OneMachine() map[string]string {
 	const agent, container = "the node has an agent already",
 		"the node's agent serves kubelet; TestImageWithoutPod and test/machine type it"
 	return map[string]string{
-		"groupadd ": agent, "kerf-agent ": agent, "kerf run --image ": container, "kerf oci ": container,
+		"groupadd ": agent, "kerf-agent ": agent, "kerf run --image ": container,
 		"kerf run --mig ": "it changes a GPU's MIG mode; TestMIG types it",
 		"kerf doctor ":    "it fails on purpose where a tool of NVIDIA's is missing",
 	}

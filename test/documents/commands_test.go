@@ -30,7 +30,7 @@ func TestPagesAreRead(t *testing.T) {
 		}
 		typed := 0
 		for _, one := range all {
-			if one.Why == "" {
+			if one.Reason == "" {
 				typed++
 			}
 		}
@@ -48,7 +48,7 @@ func TestCommands(t *testing.T) {
 	}
 	want := []documents.Command{
 		{Page: "a.md", Line: 3, Text: "one  # a word"}, {Page: "a.md", Line: 5, Text: "two <<END\na: b\nEND"},
-		{Page: "a.md", Line: 8, Text: "three", Why: "why not"},
+		{Page: "a.md", Line: 8, Text: "three", Reason: "why not"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -23,13 +23,13 @@ import (
 var periodicRow = regexp.MustCompile("(?m)^\\| [^|]+ \\| (\\d+) (ms|s|min) \\| [^|]+\\. \\| `([^`]+)` \\|$")
 
 // periodicPlaces are the folders of the agent's loops.
-var periodicPlaces = []string{"sharing/node", "sharing/backend", "sharing/audit", "mig/keep", "deviceplugin",
+var periodicPlaces = []string{"sharing/node", "sharing/backend", "sharing/audit", "mig/manager", "deviceplugin",
 	"monitor/health", "internal/kube", "internal/cgroup"}
 
 // waits are intervals of loops that end with what they wait for, and least times between two runs that events start.
 var waits = []string{
 	"sharing/node/contextprobe.listEvery", "sharing/node/uninstall.removeAgain", "sharing/node/cluster.labelPause",
-	"sharing/node/cluster.publishPause",
+	"sharing/node/cluster.publishPause", "sharing/node/cluster.claimsRetry",
 }
 
 // docs/reference/periodic-work.md lists the intervals of the agent's loops as they are.

@@ -164,7 +164,7 @@ func (e *testCase) deleteAgent() {
 }
 
 // killAgent ends the agent's process without warning and returns when kubelet has started the next. In between kubelet
-// refuses pods that ask for Kerf's resources, because no agent answers.
+// refuses pods that request Kerf's resources, because no agent answers.
 func (e *testCase) killAgent() {
 	e.Helper()
 	before := e.agentInstances()

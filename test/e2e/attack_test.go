@@ -66,11 +66,11 @@ func (e *testCase) wantDriver(p *pod, memory uint64) {
 	own := ""
 	if memory > 0 {
 		if len(all) != 1 || all[0].Memory != memory || len(all[0].Shares) != 1 {
-			e.Fatalf("%s: %d bytes were asked for, and the agent holds %+v", p.name, memory, all)
+			e.Fatalf("%s: %d bytes were requested, and the agent holds %+v", p.name, memory, all)
 		}
 		own = all[0].Shares[0].GPU
 	} else if len(all) > 0 {
-		e.Errorf("%s asks for nothing, and the agent holds %+v", p.name, all)
+		e.Errorf("%s requests nothing, and the agent holds %+v", p.name, all)
 	}
 	caps := e.node.capsOf(e.T, id)
 	for gpu, limit := range caps {

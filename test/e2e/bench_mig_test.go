@@ -20,7 +20,7 @@ import (
 var benchMIGPods = flag.Int("bench-mig-pods", 0,
 	"measure so many MIG instances that are cut for pods, one after the other; 0: measure nothing")
 
-// atOnce is how many pods ask for an instance at the same moment: as many as fit on the two GPUs in MIG mode.
+// atOnce is how many pods request an instance at the same moment: as many as fit on the two GPUs in MIG mode.
 const atOnce = 14
 
 // The time from the request for a pod's Binding until the agent logs that it created the pod's instance. The test
@@ -68,7 +68,7 @@ func (e *testCase) cutPods(profiles []string, name string) []time.Duration {
 	var pods []*pod
 	for i, profile := range profiles {
 		s := one(fmt.Sprintf("%s-%d", name, i), instance(profile), hold)
-		s.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }
+		s.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "no-one" }
 		pods = append(pods, e.create(s))
 	}
 	bound := make([]time.Time, len(pods))

@@ -74,7 +74,7 @@ func TestBenchManyPods(t *testing.T) {
 			e := beginWithAgent(t)
 			cpu := e.reserveCPU()
 			took := e.measureStarts(line, cpu, "pods.own-cpu")
-			line("round %d, agent and simulated driver alone on one of %d CPUs, which an arm's questions had too: "+
+			line("round %d, agent and simulated driver alone on one of %d CPUs, with the questions of an activation: "+
 				"all running after %v", round+1, runtime.NumCPU(), took.Round(10*time.Millisecond))
 		})
 	}
@@ -110,7 +110,7 @@ func (e *testCase) measureStarts(line func(string, ...any), cpu, key string) tim
 	line("%s", benchline.Durations(key, both))
 	line("%-32s p50 %9v  p99 %9v  (%d values)", "inject and arm of a container",
 		both[len(both)/2].Round(time.Microsecond), both[len(both)*99/100].Round(time.Microsecond), len(both))
-	line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves",
+	line("%-32s p50 %9v  p99 %9v  (%d values)", "the questions of an activation, by themselves",
 		floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
 	line("resident with %d grants: %s", len(e.picture().Grants), e.resident(agentName))
 	line("%s", benchline.Line(key+".agent.resident", e.residentMiB(agentName, "VmHWM:"), "MiB"))

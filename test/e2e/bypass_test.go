@@ -19,7 +19,7 @@ func TestOtherSchedulers(t *testing.T) {
 	e := beginWithAgent(t)
 	node := e.node.env["NODE_NAME"]
 	spec := one("bound", gibs(2), hold)
-	spec.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "somebody-elses" }
+	spec.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "someone-elses" }
 	bound := e.create(spec)
 	spec = one("fixed", gibs(2), hold)
 	spec.edit = func(p *corev1.Pod) { p.Spec.NodeName = node }

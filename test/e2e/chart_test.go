@@ -6,6 +6,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +47,7 @@ func TestChart(t *testing.T) {
 	e.waitForAgent()
 	e.chartReady()
 	e.nodeIsLabelled()
+	e.helmTest()
 
 	spec := one("named", nil, "exec gpuload --json --alloc 2GiB --hold 1h")
 	spec.annotations = map[string]string{"kerf.dev/profile": "e2e-small"}
@@ -61,8 +64,8 @@ func TestChart(t *testing.T) {
 	e.profilesAreLive()
 	e.keepsItsLabels()
 	unknown := one("unknown", nil, hold)
-	unknown.annotations = map[string]string{"kerf.dev/profile": "nobody"}
-	if said := e.refused(unknown); !strings.Contains(said, `profile "nobody" has no amounts here`) {
+	unknown.annotations = map[string]string{"kerf.dev/profile": "no-one"}
+	if said := e.refused(unknown); !strings.Contains(said, `profile "no-one" has no amounts here`) {
 		t.Errorf("refused with %q", said)
 	}
 	e.removeChart(p, all)
@@ -91,6 +94,35 @@ func (e *testCase) chartReady() {
 			return fmt.Errorf("scheduler: %w, %d ready", errors.Join(err), d.Status.ReadyReplicas)
 		}
 		return nil
+	})
+}
+
+// helmTest does what "helm test" does: it creates the objects of the chart's test, and wants the pod to succeed.
+func (e *testCase) helmTest() {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "tools/chart/testdata/cluster.golden.yaml"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	_, part, found := strings.Cut(string(text), "# Source: tests/doctor.yaml\n")
+	if !found {
+		e.Fatal("the chart has no test")
+	}
+	part, _, _ = strings.Cut(part, "---\n# Source: ")
+	part = anyAgentImage.ReplaceAllString(part, agentImage)
+	defer e.kubectl(part, "delete", "--ignore-not-found", "-f", "-")
+	if err := e.apply(part); err != nil {
+		e.Fatal(err)
+	}
+	eventually(e, "the end of the chart's test", func() error {
+		p, err := e.client.CoreV1().Pods(kerfNamespace).Get(background(), "kerf-test", metav1.GetOptions{})
+		if err != nil || p.Status.Phase == corev1.PodSucceeded {
+			return err
+		}
+		if p.Status.Phase == corev1.PodFailed {
+			return final("the test says %s", e.kubectl("", "-n", kerfNamespace, "logs", "kerf-test").out)
+		}
+		return fmt.Errorf("phase %s", p.Status.Phase)
 	})
 }
 

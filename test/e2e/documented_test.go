@@ -98,8 +98,8 @@ func onNode(text string) bool {
 func (p *page) follow(commands []documents.Command, after func(text string, r result)) {
 	p.e.Helper()
 	for _, c := range commands {
-		if c.Why != "" {
-			p.e.Logf("%s, line %d, is not typed: %s: %s", c.Page, c.Line, c.Text, c.Why)
+		if c.Reason != "" {
+			p.e.Logf("%s, line %d, is not typed: %s: %s", c.Page, c.Line, c.Text, c.Reason)
 			continue
 		}
 		var r result
@@ -217,6 +217,7 @@ func TestPodsPage(t *testing.T) {
 		"kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
 		"kubectl kerf describe ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf cordon ": "",
 		"kubectl kerf drain ": "", "kubectl kerf uncordon ": "", "kubectl kerf usage": "", "kerf completion ": "",
+		"kubectl kerf resize ": "12GiB",
 	}
 	p.follow(commands, func(text string, r result) {
 		if strings.Contains(text, " kerf resize ") {

@@ -54,7 +54,7 @@ func (e *testCase) killOfAnotherUser() {
 	const plain, shipped = blind + `,"DAC_READ_SEARCH"`, blind + `,"DAC_READ_SEARCH","KILL"`
 	e.Cleanup(func() { e.agentMay(shipped) })
 	e.agentMay(blind)
-	spec := one("nobody", gibs(4), "id -u; exec gpuload --json --alloc 6GiB --hold 1h")
+	spec := one("no-one", gibs(4), "id -u; exec gpuload --json --alloc 6GiB --hold 1h")
 	spec.annotations = map[string]string{"kerf.dev/profile": "e2e-kill"}
 	spec.edit = func(o *corev1.Pod) {
 		user, not := int64(1000), true

@@ -187,9 +187,9 @@ func TestFaultPolicy(t *testing.T) {
 		{name: "main", run: deaf, limits: gibs(8)}, {name: "other", run: deaf, limits: gibs(4)},
 		{name: "none", run: hold},
 	}})
-	beside := e.create(e.pinned("beside", 2, 8, "exec gpuload --json --alloc 1GiB --hold 1h"))
+	neighbor := e.create(e.pinned("neighbor", 2, 8, "exec gpuload --json --alloc 1GiB --hold 1h"))
 	spared := e.create(e.pinned("spared", 3, 8, "exec gpuload --json --alloc 1GiB --hold 1h"))
-	for _, p := range []*pod{hit, beside, spared} {
+	for _, p := range []*pod{hit, neighbor, spared} {
 		p.running()
 	}
 	hit.loads("main", 1)
@@ -204,15 +204,15 @@ func TestFaultPolicy(t *testing.T) {
 		"condition":           func() error { return e.conditionError(corev1.ConditionFalse, words...) },
 		"taint":               func() error { return e.taintError(true) },
 		"event":               func() error { return hit.saidError(append(words, "GPUUnhealthy")...) },
-		"event of the other":  func() error { return beside.saidError(append(words, "GPUUnhealthy")...) },
+		"event of the other":  func() error { return neighbor.saidError(append(words, "GPUUnhealthy")...) },
 		"SIGTERM":             func() error { return hit.logError("main", "asked") },
 		"SIGTERM of the pod":  func() error { return hit.logError("other", "asked") },
 		"kubelet's own offer": func() error { return e.offersError(full.without(gpu)) },
-		"GPUNode's ending":    func() error { return e.endingError("beside", "hit") }, // until they are evicted
+		"GPUNode's ending":    func() error { return e.endingError("hit", "neighbor") }, // until they are evicted
 	})
 	eventually(e, "the eviction", hit.goneError)
 	t.Logf("evicted %v after the fault, with a grace of 10s", time.Since(began).Round(10*time.Millisecond))
-	eventually(e, "the eviction of the other", beside.goneError)
+	eventually(e, "the eviction of the other", neighbor.goneError)
 	eventually(e, "the word of it", func() error {
 		return hit.saidError("GPUUnhealthy",
 			"Kerf evicts the pod (onFault: evict)")
@@ -224,7 +224,7 @@ func TestFaultPolicy(t *testing.T) {
 	}
 
 	e.resetGPU(2)
-	e.allSoon("mended", time.Now(), map[string]func() error{
+	e.allSoon("recovered", time.Now(), map[string]func() error{
 		"GPUNode":   func() error { return e.gpuNodeError(gpu.UUID, "healthy") },
 		"condition": func() error { return e.conditionError(corev1.ConditionTrue) },
 		"taint":     func() error { return e.taintError(false) },
@@ -303,7 +303,7 @@ func (e *testCase) marksAreItsOwn() {
 	}{
 		"another node's taint":     {[]string{"node-2"}, taint(faultTaint), "", "its own node alone"},
 		"another node's condition": {[]string{"node-2"}, condition(gpusHealthy), "status", "its own node alone"},
-		"somebody else's taint":    {[]string{name}, taint("team/drain"), "", "change no other"},
+		"someone else's taint":     {[]string{name}, taint("team/drain"), "", "change no other"},
 		"kubelet's condition": {[]string{name}, condition("Ready"), "status",
 			"the condition kerf.dev/GPUsHealthy alone"},
 		"a cordon":          {[]string{name}, `{"spec":{"unschedulable":true}}`, "", "nothing else of a node"},

@@ -121,7 +121,7 @@ func TestForeignLimitHook(t *testing.T) {
 	explicit := one("explicit", gibs(2), hold)
 	explicit.containers[0].env = map[string]string{"NVIDIA_GPU_MEMORY_LIMIT": "81920"}
 	if said := e.refused(explicit); !strings.Contains(said,
-		"sets NVIDIA_GPU_MEMORY_LIMIT, in a pod that asks for a GPU") {
+		"sets NVIDIA_GPU_MEMORY_LIMIT, in a pod that requests a GPU") {
 		t.Errorf("refused with %q", said)
 	}
 	e.replaceSpec(sourceSpec, e.withHooks(hook))

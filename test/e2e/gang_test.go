@@ -5,20 +5,46 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// withGangs is withScheduler on an API server with PodGroups.
+func withGangs(t *testing.T) *testCase {
+	t.Helper()
+	e := withScheduler(t)
+	if !e.serves("scheduling.k8s.io/v1beta1", "PodGroup") {
+		t.Skip("gangs need Kubernetes 1.37: the API server does not serve PodGroup of scheduling.k8s.io/v1beta1")
+	}
+	return e
+}
+
+// serves reports whether the API server serves a kind.
+func (e *testCase) serves(groupVersion, kind string) bool {
+	e.Helper()
+	list, err := e.client.Discovery().ServerResourcesForGroupVersion(groupVersion)
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
+}
 
 // Eight pods of one group start together or not at all. While another pod has one GPU, none of them is bound. When that
 // GPU is free again, all are bound, each on its own GPU.
 func TestSchedulerGang(t *testing.T) {
-	e := withScheduler(t)
+	e := withGangs(t)
 	first := e.create(byKerf(one("first", gibs(60), hold)))
 	first.running()
 	gang := e.gang(8, "")
-	gang[0].event("FailedScheduling", "8 pods need room at once, and there is room for 7 of them")
+	gang[0].event("FailedScheduling", "8 pods must fit at once, and 7 of them fit")
 	for _, p := range gang {
 		if o, err := p.fetch(); err != nil || o.Spec.NodeName != "" {
 			t.Errorf("pod %s of a gang without room is on node %q: %v", p.name, o.Spec.NodeName, err)
@@ -63,7 +89,7 @@ func (e *testCase) gang(pods int, class string) []*pod {
 // others run on.
 func TestSchedulerGangPreempts(t *testing.T) {
 	const single, members = 6, 3
-	e := withScheduler(t)
+	e := withGangs(t)
 	important := e.importance()
 	var low, pairs []*pod
 	for i := range single { // GPUs with one pod each

@@ -14,7 +14,7 @@ import (
 // A gang that has lost a pod to a faulty GPU ends on all its nodes: its agent ends the pod, and kerf-scheduler the
 // others, which no agent may. A gang that is large enough without it goes on, and so does who is in none.
 func TestSchedulerGangFault(t *testing.T) {
-	e := withScheduler(t)
+	e := withGangs(t)
 	h := e.hollowNodes(2, 2)
 	h.by = schedulerName
 	e.withHealth("{onFault: evict, gracePeriod: 1s}")

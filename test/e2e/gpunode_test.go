@@ -67,7 +67,7 @@ func (e *testCase) gpuNode() (s gpuNode, err error) {
 func TestGPUNode(t *testing.T) {
 	e := beginWithAgent(t)
 	name := e.node.env["NODE_NAME"]
-	p := e.create(podSpec{name: "told", containers: []container{
+	p := e.create(podSpec{name: "informed", containers: []container{
 		{name: "main", run: hold, limits: gibs(8)}, {name: "side", run: hold, limits: percent(5)},
 	}})
 	p.running()
@@ -76,7 +76,7 @@ func TestGPUNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid := string(object.UID)
-	eventually(e, "its claims in the GPUNode", func() error {
+	eventually(e, "its grants in the GPUNode", func() error {
 		s, err := e.gpuNode()
 		if err != nil {
 			return err
@@ -96,10 +96,10 @@ func TestGPUNode(t *testing.T) {
 			return fmt.Errorf("conditions %v, driver %q, agent %q, pool %q, fingerprint %q", s.Conditions,
 				s.DriverVersion, s.AgentVersion, s.Pool, s.Fingerprint)
 		case mine != 2 || main == nil:
-			return fmt.Errorf("%d claims of the pod: %+v", mine, s.Grants)
+			return fmt.Errorf("%d grants of the pod: %+v", mine, s.Grants)
 		case main.Namespace != e.namespace || main.Pod != p.name || main.State != "Active" || main.Level != "driver" ||
 			len(main.Shares) != 1 || main.Shares[0].MemoryBytes != 8*gib:
-			return fmt.Errorf("its claim: %+v", main)
+			return fmt.Errorf("its grant: %+v", main)
 		}
 		on := 0
 		for on < len(s.GPUs)-1 && s.GPUs[on].UUID != main.Shares[0].GPU {
@@ -158,10 +158,10 @@ func TestGPUNode(t *testing.T) {
 
 	p.delete()
 	p.released()
-	eventually(e, "no claim of the pod in the GPUNode", func() error {
+	eventually(e, "no grant of the pod in the GPUNode", func() error {
 		s, err := e.gpuNode()
 		if err == nil && slices.ContainsFunc(s.Grants, func(c nodeGrant) bool { return c.PodUID == uid }) {
-			err = fmt.Errorf("claims %+v", s.Grants)
+			err = fmt.Errorf("grants %+v", s.Grants)
 		}
 		return err
 	})

@@ -136,7 +136,7 @@ func TestHookByHand(t *testing.T) {
 		args        []string
 		want        []string // words of the one line; none where it passes
 	}{
-		"armed already":   {state: state(id, "creating", pid)},
+		"active already":  {state: state(id, "creating", pid)},
 		"its own amount":  {state: state(id, "creating", pid), args: []string{"--request", "gpu-memory-gib:5"}},
 		"another version": {hook: e.otherHook("v0.0.0-e2e", "1"), state: state(id, "creating", pid)},
 		"the first hook": {hook: first, state: state(id, "creating", pid),

@@ -235,7 +235,7 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	}
 	e.offersBecome(full.without(gpu))
 	if n := e.kubeletCounts(list); n != lists {
-		t.Errorf("kubelet was asked for its list %d times", n-lists)
+		t.Errorf("kubelet was asked its list %d times", n-lists)
 	}
 	const came = waves * each
 	if n := e.kubeletCounts(get) - gets - 2*came; n < came { // two of them for each pod are the test's

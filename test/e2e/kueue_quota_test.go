@@ -50,7 +50,7 @@ func ways() []charged {
 		priced(3, "both", both(gibs(1), percent(2))), // 1 and 1.6
 		priced(80, "whole", wholeGPUs(1)),
 		over, parallel,
-		{podSpec: podSpec{name: "beside", containers: []container{
+		{podSpec: podSpec{name: "neighbor", containers: []container{
 			{name: "a", run: hold, limits: gibs(1)}, {name: "b", run: hold, limits: gibs(2)},
 			{name: "c", run: hold, limits: percent(5)},
 		}}, credits: 7},

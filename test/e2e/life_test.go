@@ -87,7 +87,7 @@ func TestCrashLoopKeepsItsClaim(t *testing.T) {
 		}
 	}
 	other := e.create(e.pinned("other", 6, 30, hold))
-	other.event("no room for 30GiB of one GPU")
+	other.event("not enough free for 30GiB of one GPU")
 	p.until("next instance", func(o *corev1.Pod) error {
 		if s := o.Status.ContainerStatuses[0]; s.State.Running != nil && !slices.Contains(ids, containerID(s)) {
 			return nil
@@ -164,7 +164,7 @@ func TestDeletion(t *testing.T) {
 	}{
 		{
 			"waiting for room", func(*testCase) podSpec { return one("p", gibs(100), hold) },
-			func(_ *testCase, p *pod) { p.event("no room for 100GiB") }, 0,
+			func(_ *testCase, p *pod) { p.event("no GPU has 100GiB") }, 0,
 		},
 		{
 			"creating", func(*testCase) podSpec {

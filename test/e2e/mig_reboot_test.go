@@ -129,7 +129,7 @@ func (c *cutNode) runsAgain() {
 		}
 		devices = append(devices, c.visible(p))
 	}
-	eventually(c, "books that are as the driver is", func() error {
+	eventually(c, "a ledger that is as the driver is", func() error {
 		here, _, _, err := c.bothSides()
 		// Of the layout one is in use, and the others are on the GPU where instances come with demand.
 		if want := layoutSize + len(devices) - 1; err == nil && len(here) != want {

@@ -122,7 +122,7 @@ func tableOf(t *testing.T, name string) *mig.Table {
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
 		list = append(list, mig.Profile{ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory,
-			SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts})
+			SMs: int(p.SMs), MaxInstances: p.Max, Size: p.Size, Starts: p.Starts})
 	}
 	table, err := mig.NewTable(list)
 	if err != nil {
@@ -181,9 +181,9 @@ func TestMIGRounds(t *testing.T) {
 		start = time.Now()
 		// What was used is kept warm for a second. Every other round goes on with it.
 		if round%2 == 1 || round == *migRounds-1 {
-			eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(len(stay)) })
+			eventually(e, "a ledger that is as the driver is", func() error { return e.cutAsBooked(len(stay)) })
 		} else {
-			eventually(e, "books that are as the driver is, with what is kept warm",
+			eventually(e, "a ledger that is as the driver is, with what is kept warm",
 				func() error { return e.toldAsCut(devices) })
 		}
 		books += time.Since(start)
@@ -197,7 +197,7 @@ func TestMIGRounds(t *testing.T) {
 		return (d / time.Duration(*migRounds)).Round(10 * time.Millisecond)
 	}
 	t.Logf("%d rounds of up to %d pods on each of %d GPUs, %d pods in all: %v a round, of that %v until all have "+
-		"run, and %v until the books are right",
+		"run, and %v until the ledger is right",
 		*migRounds, migPods, len(models), count, each(time.Since(began)), each(runs), each(books))
 	for _, p := range stay {
 		if l := p.loads("main", 1)[0]; l.Error != nil {

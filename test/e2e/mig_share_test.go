@@ -20,7 +20,7 @@ func (e *testCase) shareInstance(rules, level string) string {
 	e.nowRules(cutRules(e, rules, "{index: [7], migEnabled: true, instances: {3g.40gb: 1}, shared: true}", ""))
 	prefix := e.node.gpus(e.T)[7].UUID + "/3g.40gb@"
 	var id string
-	eventually(e, "a shared instance in the books", func() error {
+	eventually(e, "a shared instance in the ledger", func() error {
 		s, err := e.status()
 		if err != nil || !s.Ready {
 			return fmt.Errorf("ready %t, %q: %w", s.Ready, s.NotReady, errors.Join(err))
@@ -75,7 +75,7 @@ func TestMIGShared(t *testing.T) {
 	}
 	e.sharesOf(part, "userspace", map[*pod]uint64{neighbour: 16 * gib, greedy: 8 * gib})
 	full := in("full", 20, hold)
-	full.event("no room for 20GiB")
+	full.event("not enough free for 20GiB")
 	if o := full.get(); o.Status.Phase != corev1.PodPending || len(full.seen) > 0 {
 		t.Errorf("a pod that has no room ran: %s", describe(o))
 	}
@@ -85,7 +85,7 @@ func TestMIGShared(t *testing.T) {
 		t.Error("the neighbour was started again")
 	}
 	neighbour.delete()
-	eventually(e, "an instance that nobody has", func() error { return e.sharesError(part, "", nil) })
+	eventually(e, "an instance that no one has", func() error { return e.sharesError(part, "", nil) })
 
 	// Where only a watch holds shares, who is over its own is ended.
 	watched := strings.NewReplacer("backends: [driver, libkerf, reactive]", "backends: [driver, reactive]",
@@ -105,7 +105,7 @@ func TestMIGShared(t *testing.T) {
 	}
 	over.delete()
 	quiet.delete()
-	eventually(e, "an instance that nobody has", func() error { return e.sharesError(part, "", nil) })
+	eventually(e, "an instance that no one has", func() error { return e.sharesError(part, "", nil) })
 }
 
 // sharesOf waits until the ledger and the GPUNode have exactly these shares of an instance, at that level.
@@ -157,5 +157,5 @@ func (e *testCase) sharesError(part, level string, want map[*pod]uint64) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the GPUNode has %d of %d claims, and %+v", claims, len(want), n.GPUs)
+	return fmt.Errorf("the GPUNode has %d of %d grants, and %+v", claims, len(want), n.GPUs)
 }

@@ -234,7 +234,7 @@ func TestMIG(t *testing.T) {
 			e.sawOne(p, []uint64{9, 39, 19}[i]*gib)
 			p.delete()
 		}
-		eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(1) })
+		eventually(e, "a ledger that is as the driver is", func() error { return e.cutAsBooked(1) })
 		if neighbour.id("main") != before || e.visible(neighbour) != uuid {
 			t.Errorf("round %d: the neighbour was %s on %s, and is %s on %s", round, before, uuid, neighbour.id("main"),
 				e.visible(neighbour))

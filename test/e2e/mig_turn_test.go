@@ -25,7 +25,7 @@ func TestMIGTurns(t *testing.T) {
 	r := e.kerf("mig", "status")
 	if n := strings.Count(r.out, "  switches to MIG mode with demand, but not now: it is held by pod "+others.namespace+
 		"/others\n"); r.err != nil || n != 7 || strings.Count(r.out, "  switches to MIG mode with demand\n") != 1 {
-		t.Errorf("before anybody asks for an instance, kerf mig status: %v", r)
+		t.Errorf("before anybody requests an instance, kerf mig status: %v", r)
 	}
 	inst := e.create(one("inst", instance("3g.40gb"), "exec gpuload --json --alloc 30GiB --hold 1h"))
 	inst.running()
@@ -84,7 +84,7 @@ func (e *testCase) followDemand() {
 		return nil
 	})
 	if n := e.inMIGMode(); n != 0 {
-		e.Errorf("%d GPUs in MIG mode, and no pod has asked for it", n)
+		e.Errorf("%d GPUs in MIG mode, and no pod has requested it", n)
 	}
 }
 

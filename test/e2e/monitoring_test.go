@@ -126,11 +126,11 @@ func (e *testCase) ownNumbers(p *pod) {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		if len(sample.GPUs) != 1 || len(sample.GPUs[0].Usages) != 1 || sample.GPUs[0].Used != "" {
-			return fmt.Errorf("it is told %s", out)
+			return fmt.Errorf("it gets %s", out)
 		}
 		if u := sample.GPUs[0].Usages[0]; u.Pod != p.name || u.Memory.Value < float64(2*gib) ||
 			u.Memory.Value > float64(4*gib) {
-			return fmt.Errorf("it is told %s", out)
+			return fmt.Errorf("it gets %s", out)
 		}
 		return nil
 	})

@@ -98,7 +98,7 @@ func TestOlderDriver(t *testing.T) {
 // writable prints each file below Kerf's mounts in a container that root there can write, create or mount again.
 const writable = `grep -E 'kerf|ld[.]so[.]preload' /proc/mounts | cut -d ' ' -f 2 | while read -r m; do
 echo "mount $m"
-mount -o remount,bind,rw "$m" 2>/dev/null && echo "writable $m, mounted anew"
+mount -o remount,bind,rw "$m" 2>/dev/null && echo "writable $m, mounted again"
 for f in "$m" "$m"/* "$m"/new; do [ -d "$f" ] || [ ! -e "$f" -a ! -d "$m" ] || { (: >>"$f") 2>/dev/null && echo "writable ${f##*/}"; }; done
 done | sort -u; echo end`
 

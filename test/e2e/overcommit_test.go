@@ -68,7 +68,7 @@ func TestOvercommit(t *testing.T) {
 	e.create(strict).event("1.5 times over")
 	rest := usable*3/2 - 50 // after second, whose container has ended
 	tooMuch := on("too-much", gibs(int(rest)+2), hold)
-	if said := e.create(tooMuch).event("asked"); !strings.Contains(said, "free of") &&
+	if said := e.create(tooMuch).event("requested"); !strings.Contains(said, "free of") &&
 		!strings.Contains(said, "in all") {
 		t.Errorf("beyond the factor: %s", said)
 	}

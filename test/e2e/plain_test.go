@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A pod that asks for no GPU runs, and neither its environment nor the runtime class gives it one.
+// A pod that requests no GPU runs, and neither its environment nor the runtime class gives it one.
 func TestPlainPodSeesNoGPU(t *testing.T) {
 	t.Parallel()
 	e := begin(t)

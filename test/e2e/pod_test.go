@@ -46,7 +46,7 @@ func one(name string, limits map[string]string, run string) podSpec {
 	return podSpec{name: name, containers: []container{{run: run, limits: limits}}}
 }
 
-// What containers ask for.
+// What containers request.
 func gibs(n int) map[string]string {
 	return map[string]string{"kerf.dev/gpu-memory-gib": strconv.Itoa(n)}
 }

@@ -51,7 +51,7 @@ func TestPrivilegedProfiles(t *testing.T) {
 				Labels: map[string]string{}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{
 				{Name: "main", Image: loadImage, Resources: corev1.ResourceRequirements{Limits: limits}},
-				{Name: "beside", Image: loadImage, SecurityContext: &corev1.SecurityContext{Privileged: &yes}},
+				{Name: "neighbor", Image: loadImage, SecurityContext: &corev1.SecurityContext{Privileged: &yes}},
 			}},
 		}
 		for i := 0; i+1 < len(annotations); i += 2 {
@@ -68,7 +68,7 @@ func TestPrivilegedProfiles(t *testing.T) {
 	eventually(e, "the profiles that allow it", func() error {
 		return errors.Join(try("kerf.dev/profile", "debug"), try("kerf.dev/profile", "driver-team"))
 	})
-	const byPolicy, byOther = `container "beside" is privileged`,
+	const byPolicy, byOther = `container "neighbor" is privileged`,
 		`does not allow a pod beyond the Pod Security baseline`
 	expect := func(when string, taken map[string][]string, refused map[string][]string) {
 		t.Helper()

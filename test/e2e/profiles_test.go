@@ -98,7 +98,7 @@ func (e *testCase) profilesAreLive() {
 	if err := e.apply(e.chartFile("cluster", "mutation/amounts.yaml")); err != nil { // as "helm upgrade" does
 		e.Fatal(err)
 	}
-	eventually(e, "the amounts to be written anew", func() error {
+	eventually(e, "the amounts to be written again", func() error {
 		if m, err := e.client.CoreV1().ConfigMaps(kerfNamespace).Get(background(), profileAmounts,
 			metav1.GetOptions{}); err != nil || m.Data["e2e-small"] == "" {
 			return errors.Join(err, errors.New("nothing is there"))
@@ -137,7 +137,7 @@ func (e *testCase) withoutAmounts() {
 	ofContainer := one("container", nil, hold)
 	ofContainer.annotations = map[string]string{"profile.kerf.dev/main": "e2e-small"}
 	for what, s := range map[string]podSpec{"no GPU": one("none", nil, hold),
-		"amounts alone": one("amounts", gibs(4), hold), "amounts beside the profile": both} {
+		"amounts alone": one("amounts", gibs(4), hold), "amounts next to the profile": both} {
 		if _, err := e.admitted(s); err != nil {
 			e.Errorf("a pod with %s: %v", what, err)
 		}

@@ -33,7 +33,7 @@ func TestQuota(t *testing.T) {
 	})
 	// No scheduler places it: what counts is that it is there.
 	e.create(podSpec{name: "first", containers: []container{{run: hold, limits: gibs(2)}},
-		edit: func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }})
+		edit: func(p *corev1.Pod) { p.Spec.SchedulerName = "no-one" }})
 	if said := e.refused(one("second", gibs(2), hold)); !strings.Contains(said, "exceeded quota: gpus") ||
 		!strings.Contains(said, counted+"=2") {
 		t.Errorf("refused with %q", said)

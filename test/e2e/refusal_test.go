@@ -28,7 +28,7 @@ func mounting(path string, limits map[string]string) podSpec {
 // secured is a pod whose second container, which asks for nothing, may more than others.
 func secured(c corev1.SecurityContext, limits map[string]string) podSpec {
 	s := one("secured", limits, hold)
-	s.containers = append(s.containers, container{name: "beside", run: hold})
+	s.containers = append(s.containers, container{name: "neighbor", run: hold})
 	s.edit = func(p *corev1.Pod) { p.Spec.Containers[1].SecurityContext = &c }
 	return s
 }
@@ -38,38 +38,38 @@ func TestWaysPastAreRefused(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
 	const past = "is not in the list of those that a pod with a GPU may mount"
-	const strong = "it could take off its own cap; leave that out, or ask for no kerf.dev resource"
+	const strong = "it could take off its own cap; leave that out, or request no kerf.dev resource"
 	inHost := one("in-host", gibs(1), hold)
 	inHost.edit = func(p *corev1.Pod) { p.Spec.HostPID, p.Spec.HostNetwork = true, true }
 	for name, c := range map[string]struct {
 		pod  podSpec
 		said string
 	}{
-		"device file":               {mounting("/dev/nvidia0", gibs(1)), past},
-		"device file, roundabout":   {mounting("/dev/./nvidia0", gibs(1)), past},
-		"Kerf's sockets":            {mounting("/var/run/kerf", gibs(1)), past},
-		"Kerf's hook":               {mounting("/opt/kerf", gibs(1)), past},
-		"CDI specs":                 {mounting("/etc/cdi", gibs(1)), past},
-		"kubelet's plugins":         {mounting("/var/lib/kubelet/device-plugins", gibs(1)), past},
-		"all devices":               {mounting("/dev", gibs(1)), past},
-		"all files":                 {mounting("/", gibs(1)), past},
-		"NRI":                       {mounting("/var/run/nri", gibs(1)), past},
-		"cgroups":                   {mounting("/sys/fs/cgroup", gibs(1)), past},
-		"the node's programs":       {mounting("/usr", gibs(1)), past},
-		"links to devices":          {mounting("/dev/char", gibs(1)), past},
-		"privileged beside a share": {secured(corev1.SecurityContext{Privileged: new(true)}, gibs(1)), strong},
-		"the host's namespaces":     {inHost, "the pod sets hostPID, hostNetwork: a pod that asks for a GPU"},
-		"no seccomp beside a share": {secured(
+		"device file":                {mounting("/dev/nvidia0", gibs(1)), past},
+		"device file, roundabout":    {mounting("/dev/./nvidia0", gibs(1)), past},
+		"Kerf's sockets":             {mounting("/var/run/kerf", gibs(1)), past},
+		"Kerf's hook":                {mounting("/opt/kerf", gibs(1)), past},
+		"CDI specs":                  {mounting("/etc/cdi", gibs(1)), past},
+		"kubelet's plugins":          {mounting("/var/lib/kubelet/device-plugins", gibs(1)), past},
+		"all devices":                {mounting("/dev", gibs(1)), past},
+		"all files":                  {mounting("/", gibs(1)), past},
+		"NRI":                        {mounting("/var/run/nri", gibs(1)), past},
+		"cgroups":                    {mounting("/sys/fs/cgroup", gibs(1)), past},
+		"the node's programs":        {mounting("/usr", gibs(1)), past},
+		"links to devices":           {mounting("/dev/char", gibs(1)), past},
+		"privileged next to a share": {secured(corev1.SecurityContext{Privileged: new(true)}, gibs(1)), strong},
+		"the host's namespaces":      {inHost, "the pod sets hostPID, hostNetwork: a pod that requests a GPU"},
+		"no seccomp next to a share": {secured(
 			corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}},
 			gibs(1)), strong},
-		"SYS_PTRACE beside a share": {secured(
+		"SYS_PTRACE next to a share": {secured(
 			corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}},
 			gibs(1)), strong},
-		"SYS_ADMIN beside a GPU": {
+		"SYS_ADMIN next to a GPU": {
 			secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}},
 				wholeGPUs(1)), strong,
 		},
-		"parts and whole GPUs": {one("mixed", both(gibs(1), wholeGPUs(1)), hold), "one container asks for one kind"},
+		"parts and whole GPUs": {one("mixed", both(gibs(1), wholeGPUs(1)), hold), "one container requests one kind"},
 	} {
 		if said := e.refused(c.pod); !strings.Contains(said, c.said) {
 			t.Errorf("%s: refused with %q, want %q in it", name, said, c.said)
@@ -111,7 +111,7 @@ func TestPlacementIsTheSchedulers(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
 	spec := one("placed", gibs(1), hold)
-	spec.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "somebody-elses" }
+	spec.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "someone-elses" }
 	p := e.create(spec)
 	const want = "only the scheduler may write annotations scheduling.kerf.dev/*"
 	uuid := e.node.gpus(t)[3].UUID

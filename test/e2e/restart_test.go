@@ -133,7 +133,7 @@ func TestRestartsDisturbNothing(t *testing.T) {
 // A power loss ends all containers. If kubelet comes back before the agent, it refuses the pods that had devices, as
 // with every device plugin, and their controller makes new ones. These get their caps, and what the old ones had is
 // free again. MIG instances are gone, and the creation of one was interrupted. The agent creates the layout again
-// before the node offers instances, and the others for the pods that ask for them again.
+// before the node offers instances, and the others for the pods that request them again.
 func TestNodeReboots(t *testing.T) {
 	e := beginWithAgent(t)
 	cut := e.cutForReboot()

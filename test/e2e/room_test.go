@@ -33,8 +33,8 @@ func TestTooLargeForever(t *testing.T) {
 	spec := one("over", gibs(400), hold)
 	spec.annotations = map[string]string{"kerf.dev/gpu-count": "4"}
 	over := e.create(spec)
-	gpu.event("FailedCreatePodSandBox", "gpu-memory-gib=100 in container main", "no room for 100GiB of one GPU",
-		"no GPU of this node could ever give it", "this node will never give it", "GPU 0-7", "79.1GiB")
+	gpu.event("FailedCreatePodSandBox", "gpu-memory-gib=100 in container main", "no GPU has 100GiB (largest: 79.1GiB)",
+		"request at most 79GiB of each GPU", "this node will never give it", "GPU 0-7", "79.1GiB")
 	over.event("FailedCreatePodSandBox", "400GiB over 4 GPUs", "100GiB", "this node will never give it")
 	node.event("FailedScheduling", "Insufficient kerf.dev/gpu-memory-gib")
 	for _, p := range []*pod{gpu, over, node} {
@@ -65,9 +65,9 @@ func TestWaitsForRoom(t *testing.T) {
 		waiting = append(waiting, e.create(s))
 	}
 	for _, p := range waiting {
-		text := p.event("FailedCreatePodSandBox", "no room for 20GiB of one GPU",
-			"kubelet tries again until there is room")
-		if !strings.Contains(text, fmt.Sprintf("GPU %d", crowd)) || !strings.Contains(text, "20GiB asked") {
+		text := p.event("FailedCreatePodSandBox", "not enough free for 20GiB of one GPU",
+			"kubelet tries again until enough is free")
+		if !strings.Contains(text, fmt.Sprintf("GPU %d", crowd)) || !strings.Contains(text, "20GiB requested") {
 			t.Errorf("the event does not tell the numbers: %s", text)
 		}
 		if o := p.get(); o.Status.Phase != corev1.PodPending || len(p.seen) > 0 {
@@ -98,7 +98,7 @@ func TestRaceForTheLastRoom(t *testing.T) {
 		pods = append(pods, e.create(e.pinned(fmt.Sprintf("racer-%d", i), gpu, each, hold)))
 	}
 	var ran []*pod
-	eventually(e, "two that run, and four that are told why not", func() error {
+	eventually(e, "two that run, and four that know why not", func() error {
 		ran = nil
 		told := 0
 		for _, p := range pods {
@@ -112,7 +112,7 @@ func TestRaceForTheLastRoom(t *testing.T) {
 				return err
 			case o.Status.Phase == corev1.PodRunning:
 				ran = append(ran, p)
-			case strings.Contains(strings.Join(texts, "\n"), "no room for 30GiB of one GPU"):
+			case strings.Contains(strings.Join(texts, "\n"), "not enough free for 30GiB of one GPU"):
 				told++
 			}
 		}

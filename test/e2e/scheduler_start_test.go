@@ -46,7 +46,7 @@ func (e *testCase) rulesEvent(words string) {
 }
 
 // A scheduler that starts while the rules have errors applies the last known good config. If none is kept it places no
-// pod that asks for a GPU, says why, and goes on as soon as the rules are corrected.
+// pod that requests a GPU, says why, and goes on as soon as the rules are corrected.
 func TestSchedulerStartsOnBadRules(t *testing.T) {
 	e := withScheduler(t)
 	rules := e.readRules()

@@ -47,7 +47,7 @@ func withScheduler(t *testing.T) *testCase {
 	// Gangs are behind a feature gate, and minutes are too long here.
 	const log = "- --logging-format=json"
 	gates := log
-	if _, err := e.client.Discovery().ServerResourcesForGroupVersion("scheduling.k8s.io/v1beta1"); err == nil {
+	if e.serves("scheduling.k8s.io/v1beta1", "PodGroup") {
 		gates += "\n        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 	}
 	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, "placementTimeout: 5m",
@@ -326,7 +326,7 @@ func gaveWay(pods []*pod) (names []string) {
 func (e *testCase) stuck() {
 	e.Helper()
 	s := one("stuck", gibs(60), hold)
-	s.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }
+	s.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "no-one" }
 	p := e.create(s)
 	node, err := e.gpuNode()
 	if err != nil || len(node.GPUs) == 0 {

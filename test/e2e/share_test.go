@@ -49,7 +49,7 @@ func TestTwoContainers(t *testing.T) {
 		t.Errorf("4 GiB in a container of 5: %v", l)
 	}
 	if sizes, files := p.view("none"); len(sizes)+len(files) > 0 {
-		t.Errorf("the container that asks for nothing sees %d, %q", sizes, files)
+		t.Errorf("the container that requests nothing sees %d, %q", sizes, files)
 	}
 }
 

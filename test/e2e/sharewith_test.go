@@ -39,7 +39,7 @@ func TestShareWith(t *testing.T) {
 	fits := func(when string) {
 		t.Helper()
 		if l := p.inSide("5GiB"); l.Error != nil || l.Total == nil || *l.Total != 10*gib {
-			t.Errorf("%s: 5 GiB in the other, which asked for 4: %v", when, l)
+			t.Errorf("%s: 5 GiB in the other, which requested 4: %v", when, l)
 		}
 		if l := p.inSide("7GiB"); l.Error == nil {
 			t.Errorf("%s: 7 GiB and 4 in a cap of 10: %v", when, l)
@@ -61,8 +61,8 @@ func TestShareWith(t *testing.T) {
 	e.wantSame(before, p)
 	fits("with another agent")
 
-	nobody := e.create(spec("nobody", "mian"))
-	nobody.event("share-cap-with.kerf.dev/side", "mian", "is no container of this pod")
+	misnamed := e.create(spec("no-one", "mian"))
+	misnamed.event("share-cap-with.kerf.dev/side", "mian", "is no container of this pod")
 	p.delete()
 	p.released()
 }

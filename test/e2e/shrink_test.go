@@ -65,5 +65,5 @@ func TestConfigShrinksUnderACrashLoop(t *testing.T) {
 		t.Errorf("it has %+v, before the change it had %+v", g, first)
 	}
 	other := e.create(e.pinned("other", 5, 60, hold))
-	other.event("no room for 60GiB of one GPU")
+	other.event("no GPU that the request names has 60GiB")
 }

@@ -170,7 +170,7 @@ func (s *soak) podsError(v sight) error {
 	}
 	for _, p := range s.live {
 		if !p.deleted && !seen[p.name] {
-			return final("%s is gone, and nobody has deleted it", p.name)
+			return final("%s is gone, and no one has deleted it", p.name)
 		}
 	}
 	return nil
@@ -218,7 +218,7 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 		case p.kind == "init": // kubelet may be ending it: failedError tells whether it had a reason to
 			return fmt.Errorf("%s has ended, and nothing has killed it", name)
 		default:
-			return final("%s has ended, and nobody has killed it", name)
+			return final("%s has ended, and no one has killed it", name)
 		}
 	}
 	for _, c := range o.Spec.Containers { // one that we have killed stays ended, unless kubelet is to start it again
@@ -291,7 +291,8 @@ func (s *soak) pendingError(p *soakPod, o *corev1.Pod) error {
 	}
 	// Each try after a failed one is announced, within the same second.
 	texts = slices.DeleteFunc(texts, func(text string) bool { return strings.HasPrefix(text, "SandboxChanged:") })
-	if len(texts) > 0 && strings.Contains(texts[len(texts)-1], "no room for") {
+	if len(texts) > 0 && (strings.Contains(texts[len(texts)-1], "not enough free for") ||
+		strings.Contains(texts[len(texts)-1], "will never give it")) {
 		return nil
 	}
 	return fmt.Errorf("it waits, and not for room: %q", tail(strings.Join(texts, "\n"), 3))
@@ -310,10 +311,10 @@ func containerError(p *soakPod, c corev1.ContainerStatus, v sight) error {
 	g := v.status.Grants[at]
 	if ask.whole > 0 {
 		if len(g.Shares) != ask.whole || !g.Whole || g.Level != "exclusive" {
-			return fmt.Errorf("%d whole GPUs were asked for, the agent shows %+v", ask.whole, g)
+			return fmt.Errorf("%d whole GPUs were requested, the agent shows %+v", ask.whole, g)
 		}
 	} else if len(g.Shares) != 1 || g.Shares[0].Memory != ask.memory || g.Level != "driver" {
-		return fmt.Errorf("%d bytes were asked for, the agent shows %+v", ask.memory, g)
+		return fmt.Errorf("%d bytes were requested, the agent shows %+v", ask.memory, g)
 	}
 	for _, gpu := range v.gpus {
 		own := slices.ContainsFunc(g.Shares, func(f fragment) bool { return f.GPU == gpu.UUID })
@@ -325,7 +326,7 @@ func containerError(p *soakPod, c corev1.ContainerStatus, v sight) error {
 		}
 		switch {
 		case own && ask.whole == 0 && hard != ask.memory:
-			return fmt.Errorf("the driver holds it to %d on GPU %d, it asked for %d", hard, gpu.Index, ask.memory)
+			return fmt.Errorf("the driver holds it to %d on GPU %d, it requested %d", hard, gpu.Index, ask.memory)
 		case own && ask.whole > 0 && hard != 0:
 			return fmt.Errorf("the driver holds it to %d on GPU %d, which is all its own", hard, gpu.Index)
 		case !own && hard > least, !own && hard == 0:
@@ -342,12 +343,12 @@ func withoutError(p *soakPod, c corev1.ContainerStatus, id string, v sight) erro
 	}
 	for _, l := range v.limits {
 		if strings.Contains(l.Cgroup, id) {
-			return fmt.Errorf("it has asked for nothing, and the driver has a limit for it: %+v", l)
+			return fmt.Errorf("it has requested nothing, and the driver has a limit for it: %+v", l)
 		}
 	}
 	for _, s := range v.processes {
 		if strings.Contains(s.Cgroup, id) {
-			return fmt.Errorf("it has asked for nothing, and is on a GPU: %+v", s)
+			return fmt.Errorf("it has requested nothing, and is on a GPU: %+v", s)
 		}
 	}
 	return nil

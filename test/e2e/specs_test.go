@@ -56,6 +56,30 @@ func (p *pod) failedOrRuns() (failed bool) {
 	return failed
 }
 
+// meets creates pairs of pods until the start of one has met what is spoilt, and returns that pair. The agent restores
+// specs and hook at once, so that a start may find them whole.
+func (e *testCase) meets(spoilt string) (never, always *pod) {
+	e.Helper()
+	for try := range 20 {
+		never, always = e.pair(fmt.Sprint(spoilt, "-", try), 5, "exec gpuload --json --alloc 4GiB --hold 1h")
+		met := false
+		for _, p := range []*pod{never, always} {
+			if p.failedOrRuns() {
+				met = true
+				continue
+			}
+			e.wantHeld(p, "main", share(5*gib, 0)) // it found what the agent had put back
+		}
+		if met {
+			return never, always
+		}
+		never.delete()
+		always.delete()
+	}
+	e.Fatalf("%s spoilt: no start of 20 pairs met it", spoilt)
+	return nil, nil
+}
+
 // putBack waits until specs and hook are as they were.
 func (e *testCase) putBack(right string) {
 	e.Helper()
@@ -80,18 +104,7 @@ func TestSpecsByHand(t *testing.T) {
 		{"hook", `rm -f ` + hook, "no such file or directory"},
 	} {
 		end := e.spoil(spoilt.command)
-		never, always := e.pair(spoilt.name, 5, "exec gpuload --json --alloc 4GiB --hold 1h")
-		met := 0
-		for _, p := range []*pod{never, always} {
-			if p.failedOrRuns() {
-				met++
-				continue
-			}
-			e.wantHeld(p, "main", share(5*gib, 0)) // it found what the agent had put back
-		}
-		if met == 0 {
-			t.Errorf("%s spoilt: no start met it", spoilt.name)
-		}
+		never, always := e.meets(spoilt.name)
 		end()
 		e.putBack(right)
 		o := never.settled()

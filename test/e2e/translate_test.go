@@ -77,7 +77,7 @@ func TestTranslateAtAdmission(t *testing.T) {
 	for _, set := range []struct {
 		name    string
 		options translate.Options
-		// sign shows that this set of policies is active, for a pod that asks for one replica.
+		// sign shows that this set of policies is active, for a pod that requests one replica.
 		sign string
 	}{
 		{"translate", translate.Options{}, "says no size"},
@@ -130,7 +130,7 @@ func TestTranslateAtAdmission(t *testing.T) {
 			Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main,
 				Limits: map[string]string{"nvidia.com/gpumem": mib}}}}})
 	}
-	eventually(e, "the warning of who asks for 3000 MiB", func() error {
+	eventually(e, "the warning of who requests 3000 MiB", func() error {
 		if got := e.warnedOf(gpumem("3000")); !strings.Contains(got,
 			"more of a GPU than it was written for: container main: 3000MiB per GPU is rounded up to 3GiB") {
 			return fmt.Errorf("warnings %q", got)
@@ -138,7 +138,7 @@ func TestTranslateAtAdmission(t *testing.T) {
 		return nil
 	})
 	if got := e.warnedOf(gpumem("4096")); strings.Contains(got, "rounded up") {
-		t.Errorf("who asks for 4096 MiB is warned: %s", got)
+		t.Errorf("who requests 4096 MiB is warned: %s", got)
 	}
 	plain := e.podOf(translatetest.Cases()[1])
 	plain.Namespace = other
@@ -256,7 +256,7 @@ func (e *testCase) translated(c translatetest.Case) error {
 	if err != nil {
 		return err
 	}
-	for _, said := range change.Said {
+	for _, said := range change.Differences {
 		if _, rounded, ok := strings.Cut(said, "is rounded up to "); ok {
 			if rounded, _, _ = strings.Cut(rounded, ":"); !strings.Contains(note, "is rounded up to "+rounded) {
 				return fmt.Errorf("the command says %q, and the pod %q", said, note)

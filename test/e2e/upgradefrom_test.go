@@ -44,17 +44,21 @@ func (e *testCase) renderedFrom(source, set, agent, scheduler string) string {
 		e.Fatal(err)
 	}
 	made := anySchedulerImage.ReplaceAllString(anyAgentImage.ReplaceAllString(string(text), agent), scheduler)
-	// Only the agent creates MIG instances.
-	parts := strings.SplitAfter(made, "---\n# Source: ")
-	for i, part := range parts {
-		if strings.HasPrefix(part, "agent/30-agent.yaml") {
-			parts[i] = simulatedCaps.Replace(part)
+	var parts []string
+	for part := range strings.SplitAfterSeq(made, "---\n# Source: ") {
+		switch {
+		case strings.HasPrefix(part, "agent/30-agent.yaml"): // only the agent creates MIG instances
+			part = simulatedCaps.Replace(part)
+		case strings.HasPrefix(part, "tests/"): // of "helm test"
+			continue
 		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, "")
 }
 
-// imageFrom is an image of this source's with the programs of another instead of this one's.
+// imageFrom is an image of this source's with the programs of another instead of this one's. Programs that the other
+// source does not have are left out.
 func (e *testCase) imageFrom(source, image, ref, entrypoint string) {
 	e.Helper()
 	root := filepath.Join(e.node.env["E2E_DIR"], "node", image+"-from") // a folder that the node sees, too
@@ -63,7 +67,7 @@ func (e *testCase) imageFrom(source, image, ref, entrypoint string) {
 		mkdir -p "$1"
 		tar -xOf "$2" layer.tar | tar -x -C "$1"
 		cd "$1/usr/local/bin"
-		for program in *; do cp "$3/bin/$program" "$program"; done`, "sh", root,
+		for program in *; do rm "$program"; [ ! -e "$3/bin/$program" ] || cp "$3/bin/$program" "$program"; done`, "sh", root,
 		filepath.Join(e.node.env["E2E_DIR"], "img", image+".tar"), source).CombinedOutput(); err != nil {
 		e.Fatalf("make the image of %s from %s: %v\n%s", image, source, err, out)
 	}

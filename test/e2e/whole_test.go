@@ -45,8 +45,8 @@ func TestWholeGPUs(t *testing.T) {
 	}
 	// kubelet counts 632 GiB and 8 GPUs, each for itself; what fits neither way waits on the node.
 	small, whole := e.create(one("small", gibs(10), hold)), e.create(one("whole", wholeGPUs(1), hold))
-	small.event("no room for 10GiB of one GPU", "GPU 0", "kubelet tries again")
-	whole.event("no room for 1 whole GPU", "kubelet tries again")
+	small.event("not enough free for 10GiB of one GPU", "GPU 0", "kubelet tries again")
+	whole.event("not enough free for 1 whole GPU", "kubelet tries again")
 	two.delete()
 	two.released()
 	small.running()

@@ -64,7 +64,7 @@ type island struct {
 func newIsland(t *testing.T) island {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root, for a root directory of its own")
+		t.Skip("needs root, for its own root directory")
 	}
 	kit, err := unpacked()
 	if err != nil {
@@ -235,7 +235,7 @@ func TestKitOutlivesItsSteps(t *testing.T) {
 	code, r := i.run(t, nil, "", enterRoot, []string{"KERF_KIT_FAULTS=abi=hang,memory=panic,nvml=crash"}, "--minutes",
 		"0.3", "--only", "abi,memory,nvml,attacks")
 	for id, want := range map[string]string{
-		"abi": "hung and was killed", "memory": "panic: a fault was asked for", "nvml": "crashed (signal: killed)",
+		"abi": "hung and was killed", "memory": "panic: a fault was requested", "nvml": "crashed (signal: killed)",
 		"attacks": "",
 	} {
 		at := slices.IndexFunc(r.Steps, func(s core.Outcome) bool { return s.ID == id })

@@ -93,7 +93,7 @@ func fault(step, faults string) error {
 		case step + "=crash":
 			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case step + "=panic":
-			panic("a fault was asked for")
+			panic("a fault was requested")
 		case step + "=hang":
 			select {}
 		}

@@ -64,7 +64,7 @@ func TestCheckFinds(t *testing.T) {
 		"monitor in its program": {pkg{path: "cmd/kerf-monitor", imports: own("monitor/service", "monitor/source")},
 			""},
 		"command line": {pkg{path: "cmd/kerf", imports: own("internal/cli")}, ""},
-		"driver beside its adapter": {pkg{path: "sharing/backend",
+		"driver next to its adapter": {pkg{path: "sharing/backend",
 			imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, "the driver has one adapter"},
 		"driver through its adapter": {pkg{path: "internal/nvml",
 			imports: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, ""},

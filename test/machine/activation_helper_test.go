@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 )
 
-// helperActivate, before an agent's directory and a FIFO, makes the helper a client of the node API. It claims raceCap,
-// writes a byte to the FIFO, activates the claim, says what came of it, and lives until its input ends.
+// helperActivate, before an agent's directory and a FIFO, makes the helper a client of the node API. It grants raceCap,
+// writes a byte to the FIFO, activates the grant, says what came of it, and lives until its input ends.
 // testdata/racer.c, which is preloaded into it, takes GPU memory meanwhile.
 const helperActivate = "activate"
 
@@ -45,7 +45,7 @@ func activateIn(dir, fifo string, said *activated) error {
 	defer client.Close()
 	grant, err := client.Reserve(ctx, &nodeapi.ReserveRequest{MemoryBytes: raceCap})
 	if err != nil {
-		return fmt.Errorf("not even claimed: %w", err)
+		return fmt.Errorf("not even reserved: %w", err)
 	}
 	said.ID = grant.GetId()
 	if err := os.WriteFile(fifo, []byte("g"), 0); err != nil {

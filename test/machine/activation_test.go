@@ -69,7 +69,7 @@ func (m *machine) raceBy(how string, delay time.Duration) *racer {
 		m.t.Fatalf("the racer: %v", end)
 	}
 	if r.ID == "" && r.Error != "" {
-		m.t.Fatalf("it has no claim: %s", r.Error)
+		m.t.Fatalf("it has no grant: %s", r.Error)
 	}
 	return r
 }

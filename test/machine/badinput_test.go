@@ -45,7 +45,7 @@ func TestBadRunFlags(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"nothing asked":         {nil, []string{"--memory", "asks for nothing"}},
+		"nothing requested":     {nil, []string{"--memory", "requests nothing"}},
 		"memory no size":        {flags("--memory lots"), []string{"--memory", `"lots"`, "10GiB"}},
 		"memory empty":          {[]string{"--memory", ""}, []string{"--memory", "empty"}},
 		"memory zero":           {flags("--memory 0"), []string{"--memory"}},

@@ -127,7 +127,7 @@ func TestClientManyContextsBeforeOneIsMeasured(t *testing.T) {
 	}
 }
 
-// What a killed process held is another's within a second, in one lease.
+// What a killed process held is another's within a second, in one attachment.
 func TestClientGivesBackWhatTheDeadHeld(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")

@@ -161,7 +161,7 @@ func (m *machine) keepsLastGood(good status, bad string, want []string) {
 				s.NotReady, s.Config, s.Warnings)
 		}
 		if got := m.run(flags("--profile half"), []string{"true"}).wait(); got.code != 0 {
-			m.t.Errorf("a claim by the last good document (restart %v): %v", restart, got)
+			m.t.Errorf("a grant by the last good document (restart %v): %v", restart, got)
 		}
 	}
 	if _, there := m.state().grant("by-profile"); !there {
@@ -225,7 +225,7 @@ func TestLastGoodOutlivesAReboot(t *testing.T) {
 	checkInvariants(t, m)
 }
 
-// The pool's rules hold for claims made after a change, not for what runs.
+// The pool's rules hold for grants made after a change, not for what runs.
 func TestConfigChangesOnlyWhatComesAfter(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
@@ -242,7 +242,7 @@ func TestConfigChangesOnlyWhatComesAfter(t *testing.T) {
 		return nil
 	})
 	if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "profile") {
-		t.Errorf("a claim without a profile is refused with: %s", said)
+		t.Errorf("a grant without a profile is refused with: %s", said)
 	}
 	if said := m.refused(flags("--profile small")); !strings.Contains(said, "driver") {
 		t.Errorf("the pool's least level is refused with: %s", said)

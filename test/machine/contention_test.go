@@ -62,7 +62,7 @@ func TestFortyForSixteen(t *testing.T) {
 			wantLoad(t, r.loads(1)[0], "", 2*gib, 2*gib)
 			continue
 		}
-		if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "3GiB asked") ||
+		if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "3GiB requested") ||
 			!strings.Contains(got.err, "free of") {
 			t.Errorf("a run that found no room: %v", got)
 		}

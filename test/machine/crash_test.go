@@ -125,7 +125,7 @@ func TestEndWhileTheAgentIsDown(t *testing.T) {
 	m.run(flags("--gpus 1"), hold()).granted() // there is room again
 }
 
-// A crash or an error at any step of arm and end leaves nothing behind but grants whose processes run.
+// A crash or an error at any step of activate and end leaves nothing behind but grants whose processes run.
 func TestFailureAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for _, point := range lifecycle.Failpoints() {
@@ -142,7 +142,7 @@ func TestFailureAtEveryStep(t *testing.T) {
 				before := held(m.state())
 				m.restartAgent("KERF_FAILPOINTS=" + point + "=" + kind)
 				if strings.HasPrefix(point, "arm-") {
-					m.failedArm(kind)
+					m.failedActivate(kind)
 				} else {
 					m.failedEnd(kind)
 				}
@@ -165,8 +165,8 @@ func firstWord(s string) string {
 	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune("*(1", r) })[0]
 }
 
-// failedArm runs what fails while it is armed: the program never runs.
-func (m *machine) failedArm(kind string) {
+// failedActivate runs what fails while it is activated: the program never runs.
+func (m *machine) failedActivate(kind string) {
 	m.t.Helper()
 	victim := m.run(flags("--gpus 1 --name victim"), []string{"sh", "-c", "echo ran"})
 	if kind == "exit" {
@@ -174,7 +174,7 @@ func (m *machine) failedArm(kind string) {
 	}
 	got := victim.wait()
 	if got.code != 125 || got.out != "" || got.err == "" {
-		m.t.Errorf("run that was not armed: %v, want exit 125 with the reason", got)
+		m.t.Errorf("run that was not activated: %v, want exit 125 with the reason", got)
 	}
 	if s := victim.readStatus(); s.State != "refused" || s.Error == nil {
 		m.t.Errorf("status file: %+v", s)
@@ -206,8 +206,8 @@ func (m *machine) agentCrashed() {
 	m.ready()
 }
 
-// A client that is killed in the middle of an arm leaves nothing.
-func TestClientKilledDuringArm(t *testing.T) {
+// A client that is killed in the middle of an activate leaves nothing.
+func TestClientKilledDuringActivate(t *testing.T) {
 	t.Parallel()
 	for _, point := range lifecycle.Failpoints() {
 		if !strings.HasPrefix(point, "arm-") {

@@ -38,7 +38,7 @@ func TestAgentBeforeDriver(t *testing.T) {
 	checkInvariants(t, m)
 }
 
-// notReady waits until the agent says that it takes no claims, and why.
+// notReady waits until the agent says that it takes no grants, and why.
 func (m *machine) notReady() string {
 	m.t.Helper()
 	var why string
@@ -154,11 +154,11 @@ func TestFaultMarksExactlyItsGPU(t *testing.T) {
 				}
 			}
 			if said := m.refused(flags("--memory 1GiB" + pin(bad))); !strings.Contains(said, tt.health) {
-				t.Errorf("a claim on the bad GPU is refused with: %s", said)
+				t.Errorf("a grant on the bad GPU is refused with: %s", said)
 			}
 			meanwhile := m.run(flags("--memory 1GiB --name meanwhile"), load("--alloc 512MiB --hold 1h"))
 			if got := meanwhile.granted().GPUs; got[0] == m.uuid(bad) {
-				t.Errorf("a claim went to the bad GPU")
+				t.Errorf("a grant went to the bad GPU")
 			}
 			wantLoad(t, meanwhile.loads(1)[0], "", 512*mib, 512*mib)
 			checkInvariants(t, m)
@@ -179,8 +179,8 @@ func TestFaultMarksExactlyItsGPU(t *testing.T) {
 	}
 }
 
-// A lease that begins while a GPU is lost is kept off it once that is back.
-func TestLeaseFromALostTime(t *testing.T) {
+// An attachment that begins while a GPU is lost is kept off it once that is back.
+func TestAttachmentFromALostTime(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
 	m.set("gpu=3", "lost=true")
@@ -300,7 +300,7 @@ func TestSlowGPU(t *testing.T) {
 		// The slow GPU carries no limit for it until it answers again; the others are not kept from use.
 		got := m.run(flags("--memory 1GiB --gpu-uuid "+id), load("--alloc 512MiB")).wait()
 		if got.code != 0 {
-			t.Errorf("claim with a slow GPU: %v", got)
+			t.Errorf("grant with a slow GPU: %v", got)
 		}
 	}
 	m.set("gpu=3", "latency=0s")

@@ -45,7 +45,7 @@ func TestRunBecomesTheProgram(t *testing.T) {
 		"no such file":        {argv: []string{m.work + "/absent"}, code: 127, errs: "absent"},
 		"no such command":     {argv: []string{"no-such-command-anywhere"}, code: 127, errs: "not found"},
 		"an empty command":    {argv: []string{""}, code: 127, errs: "not found"},
-		"told what it was given": {
+		"knows what it was given": {
 			argv: []string{"sh", "-c",
 				"echo $KERF_MEMORY_BYTES $KERF_PERCENT $KERF_LEVEL; test -n \"$KERF_GRANT\" -a -n " +
 					"\"$CUDA_VISIBLE_DEVICES\""},
@@ -143,15 +143,15 @@ func TestNamesAreUniqueAmongTheLiving(t *testing.T) {
 func TestStatusFile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
-	r := m.run(flags("--memory 2GiB --percent 20 --name told"), hold())
-	s, g := r.granted(), m.grant("told")
-	if s.ID != g.ID || s.Name != "told" || s.MemoryBytes != 2*gib || s.Percent != 20 || s.Level != "driver" ||
+	r := m.run(flags("--memory 2GiB --percent 20 --name informed"), hold())
+	s, g := r.granted(), m.grant("informed")
+	if s.ID != g.ID || s.Name != "informed" || s.MemoryBytes != 2*gib || s.Percent != 20 || s.Level != "driver" ||
 		s.Cgroup != g.Cgroup ||
 		s.PID != r.pid() || s.Error != nil || len(s.GPUs) != 1 || s.GPUs[0] != g.GPUs[0] {
 		t.Errorf("status file %+v, grant %+v", s, g)
 	}
 	if g.State != "Active" || len(g.PIDs) != 1 || g.PIDs[0] != r.pid() || g.Health != "healthy" {
-		t.Errorf("grant %+v, want a lease with process %d", g, r.pid())
+		t.Errorf("grant %+v, want an attachment with process %d", g, r.pid())
 	}
 	missing := m.run(flags("--memory 1GiB"), []string{"no-such-command-anywhere"})
 	if got := missing.wait(); got.code != 127 {
@@ -168,7 +168,7 @@ func TestStatusFile(t *testing.T) {
 			t.Errorf("--status-file %q: %v", path, r)
 		}
 	}
-	// A directory that only looks as if it could be written to is tried before anything is claimed.
+	// A directory that only looks as if it could be written to is tried before anything is reserved.
 	if r := m.kerf("run", "--memory", "1GiB", "--status-file", "/proc/kerf-status", "--", "echo",
 		"ran"); r.code != 125 || r.out != "" || !strings.Contains(r.err, "--status-file") {
 		t.Errorf("a status file that cannot be made: %v", r)

@@ -41,7 +41,7 @@ func TestFiguresOfStarts(t *testing.T) {
 			}
 		}
 		added := float64((took[0] - took[1]).Microseconds()) / 1000
-		t.Logf("FIGURE %d programs that start at once under one lease, with an agent: %d ms with libkerf, %d ms "+
+		t.Logf("FIGURE %d programs that start at once under one attachment, with an agent: %d ms with libkerf, %d ms "+
 			"without, %.2f ms added in all, %.2f each",
 			many, took[0].Milliseconds(), took[1].Milliseconds(), added, added/float64(many))
 		t.Log(benchline.Line(fmt.Sprintf("start.libkerf.%d.added", many), added/float64(many), "ms"))

@@ -62,7 +62,7 @@ func TestFiguresReactive(t *testing.T) {
 	const rounds = 12
 	m := newWatched(t, ", onOverCap: kill")
 	pin := " --gpu-uuid " + m.uuid(0)
-	for _, beside := range []string{"nothing else on the GPU", "a program within its cap beside it"} {
+	for _, beside := range []string{"nothing else on the GPU", "a program within its cap next to it"} {
 		if beside != "nothing else on the GPU" {
 			m.run(flags("--memory 4GiB --name neighbour"+pin), load("--alloc 3GiB --hold 1h")).loads(1)
 		}
@@ -140,7 +140,7 @@ func TestFiguresOfNeighbours(t *testing.T) {
 			bad.granted()
 			time.Sleep(500 * time.Millisecond) // it is at it when the neighbour comes
 			beside := m.launching("neighbour", 70, own, hold).busy().part()
-			t.Logf("FIGURE neighbour at 70 percent, %s, beside %s: %.0f %% of the GPU's time, %.0f %% alone", rule,
+			t.Logf("FIGURE neighbour at 70 percent, %s, next to %s: %.0f %% of the GPU's time, %.0f %% alone", rule,
 				worst.what, 100*beside, 100*alone)
 			t.Log(benchline.Line("share."+rule+".neighbor."+worst.key, 100*beside, "%"))
 			bad.end()

@@ -173,7 +173,7 @@ func (f *flood) stream(ctx context.Context, c nodeapi.NodeClient, read bool, kno
 	<-ctx.Done()
 }
 
-// names claims under as many distinct names, and releases what it gets.
+// names grants under as many distinct names, and releases what it gets.
 func (f *flood) names(ctx context.Context) error {
 	var next atomic.Int64
 	failed := make(chan error, 8)
@@ -210,10 +210,10 @@ func (f *flood) name(ctx context.Context, c nodeapi.NodeClient, i int64) error {
 		f.opened.Add(1)
 		_, err = c.Release(ctx, &nodeapi.ReleaseRequest{Id: r.GetGrant().GetId()})
 		return err
-	case codes.Unavailable, codes.AlreadyExists: // too many calls; this process has a claim already
+	case codes.Unavailable, codes.AlreadyExists: // too many calls; this process has a grant already
 		f.rejected.Add(1)
 		return nil
 	default:
-		return fmt.Errorf("claim %d: %w", i, err)
+		return fmt.Errorf("grant %d: %w", i, err)
 	}
 }

@@ -73,16 +73,16 @@ func TestFloodOfStreams(t *testing.T) {
 	})
 }
 
-// TestFloodOfNames claims under 1,000,000 distinct names in a long run, and under 100,000 in a short one.
+// TestFloodOfNames grants under 1,000,000 distinct names in a long run, and under 100,000 in a short one.
 func TestFloodOfNames(t *testing.T) {
 	f := newFlooded(t)
 	f.during(func() {
 		n := many(1_000_000, 100_000)
 		held, rejected := f.begin(floodMember, "names", "unix:"+f.dir+"/kerf.sock", n)
 		if held == 0 || held+rejected != n {
-			t.Errorf("%d claims were held and %d rejected", held, rejected)
+			t.Errorf("%d grants were held and %d rejected", held, rejected)
 		}
-		t.Logf("%d claims were held", held)
+		t.Logf("%d grants were held", held)
 	})
 	if series := strings.Count(f.kerf("metrics").out, "name-"); series != 0 {
 		t.Errorf("%d metrics have names of grants that ended", series)

@@ -118,6 +118,7 @@ func goldenReactive(t *testing.T, name string) {
 	p.lines(1)
 	v.wantWarning("holds more than its 4GiB")
 	v.wantWarning("GPU 1 is used by processes without a grant")
+	v.wantAudited(`unmanaged: process [0-9]+`) // a sample later, which a quick kill would prevent
 	v.step("over the cap", v.sees(over))
 	v.rewrite(watched(", onOverCap: kill, onUnmanagedProcess: kill"))
 	wantKilled(t, over.run)
@@ -166,7 +167,7 @@ func goldenBurst(t *testing.T, name string) {
 	})
 	touch(t, gate)
 	burst.loads(1)
-	v.step("memory is lent", v.sees(burst), v.sees(small))
+	v.step("burst memory is given", v.sees(burst), v.sees(small))
 	big := v.shows("big", "--memory 16GiB"+v.pin(0), hold())
 	v.step("memory is taken back", v.sees(big))
 	v.ends()

@@ -100,7 +100,7 @@ func TestReserveChangesInPlace(t *testing.T) {
 		})
 		if i == 1 {
 			if said := m.refused(flags("--memory 13GiB --gpu-uuid " + before.GPUs[1].UUID)); !strings.Contains(said,
-				"no room for 13GiB") {
+				"no GPU that the request names has 13GiB") {
 				t.Errorf("more than the GPU has without the reserve: %s", said)
 			}
 		}
@@ -172,11 +172,11 @@ func TestBackendsOfGPUs(t *testing.T) {
 		})
 	}
 	waits(0, 1)
-	beside := on(0, "beside", "mps")
+	beside := on(0, "neighbor", "mps")
 	m.restartAgent()
 	waits(0, 1)
 	m.offersClient(0)
-	also := on(0, "also-beside", "mps")
+	also := on(0, "also-neighbor", "mps")
 	for _, r := range []*run{first, beside, also} {
 		r.end()
 	}

@@ -228,7 +228,7 @@ func (m *machine) handsOver(b backend, kind, api, then string) {
 			seen.killed = killed
 			return nil
 		case !strings.Contains(r.stdout(), "\n"):
-			return errors.New("it says nothing yet, and nobody has found it")
+			return errors.New("it says nothing yet, and no one has found it")
 		case over > 0:
 			return fmt.Errorf("it is %d bytes over all caps, and no backend has found it", over)
 		}

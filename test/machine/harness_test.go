@@ -29,7 +29,9 @@ const (
 // setup says what a machine is made of; the zero value is eight H100 on a driver that limits memory.
 type setup struct {
 	hardware, driver string
-	agentFlags       []string
+	// sharing is how processes share the time of a GPU, "" for slices.
+	sharing    string
+	agentFlags []string
 	// unlimited: the driver has limits of memory that do not work, so that the next backend of a list enforces shares.
 	unlimited bool
 	// agentProgram is the agent's executable, "" for the one that was built.
@@ -123,7 +125,7 @@ func (m *machine) in(t *testing.T) *machine { return &machine{t, m.running} }
 func (m *machine) startDriver() {
 	m.t.Helper()
 	r := call(m.t, m.env, program("gpusim"), "start", "--machine", m.hardware, "--driver", m.driver, "--dir", m.sim,
-		"--no-costs")
+		"--no-costs", "--sharing", cmp.Or(m.sharing, "slices"))
 	if r.code != 0 {
 		m.t.Fatalf("gpusim start: %v", r)
 	}
@@ -208,7 +210,7 @@ func (m *machine) killAgent() {
 	<-m.agent.exited
 }
 
-// ready waits until the agent takes claims.
+// ready waits until the agent takes grants.
 func (m *machine) ready() {
 	m.t.Helper()
 	if r := m.kerf("status", "--wait", "ready", "--timeout", patience.String()); r.code != 0 {

@@ -55,25 +55,25 @@ func TestInvariantsFindContradictions(t *testing.T) {
 		"limit too high": {func(p *picture) { *p.limits[0].Hard++ }, "limit on GPU 0 is 4294967297"},
 		"soft limit":     {func(p *picture) { p.limits[0].Soft = 1 }, "soft limit of 1"},
 		"no least limit": {func(p *picture) { p.limits = p.limits[:1] }, "limit on GPU 1 is 0"},
-		"limit of nobody": {func(p *picture) {
+		"limit of no one": {func(p *picture) {
 			p.limits = append(p.limits,
 				simLimit{Cgroup: "/c/k-9", GPU: "A", Hard: new(uint64)})
 		}, "no living grant"},
-		"cgroup of nobody": {func(p *picture) { p.cgroups = append(p.cgroups, "/c/k-9") }, "no grant's"},
+		"cgroup of no one": {func(p *picture) { p.cgroups = append(p.cgroups, "/c/k-9") }, "no grant's"},
 		"no cgroup":        {func(p *picture) { p.cgroups = nil }, "not there"},
 		"over the cap":     {func(p *picture) { p.processes[0].Bytes = 5 * gib }, "its cap is"},
-		"over the cap and not told": {func(p *picture) {
+		"over the cap and not reported": {func(p *picture) {
 			p.processes[0].Bytes, p.status.Grants[0].Level = 5*gib, "reactive"
 			p.status.Warnings = []string{"grant k-9 holds more than its 4GiB"}
 		}, "no warning tells it"},
 		"on another's GPU":        {func(p *picture) { p.processes[0].GPU = "B" }, "not its own"},
-		"pid not told":            {func(p *picture) { p.status.Grants[0].PIDs = []int{8} }, "not among its pids"},
+		"pid not reported":        {func(p *picture) { p.status.Grants[0].PIDs = []int{8} }, "not among its pids"},
 		"use of the GPU is wrong": {func(p *picture) { *p.status.GPUs[1].Used = 5 }, "used_bytes 5"},
 		"use not known":           {func(p *picture) { p.status.GPUs[1].Used = nil }, "not known"},
 		"metric is wrong": {func(p *picture) { p.caps[[2]string{"k-1", "A"}] = 1 },
 			"metrics: the cap of grant k-1 on GPU A is 1"},
 		"metric is absent": {func(p *picture) { clear(p.caps) }, "exposed: false"},
-		"metric of nobody": {func(p *picture) { p.caps[[2]string{"k-9", "A"}] = 1 }, "metrics: cap of"},
+		"metric of no one": {func(p *picture) { p.caps[[2]string{"k-9", "A"}] = 1 }, "metrics: cap of"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // least is the limit of a grant's cgroup on the GPUs that are not its own.
 const least = 2 * mib
 
-// findings are what is wrong in a picture. The parts of a picture are read one after the other, so a lease
+// findings are what is wrong in a picture. The parts of a picture are read one after the other, so an attachment
 // that begins or ends meanwhile shows in one and not in the other: such things are passing. What no moment
 // may show is broken.
 type findings struct{ passing, broken []string }
@@ -89,7 +89,7 @@ func (f *findings) ledger(s status, byUUID map[string]gpu) {
 			f.brk("a grant is on GPU %s, which is not in the inventory", id)
 		case d.Memory == 0 && d.Health != "healthy": // lost when the agent started: only its grants are known
 		case got+lent[id] > d.Memory-d.Reserved:
-			f.brk("GPU %d: %d bytes granted and %d lent of %d", d.Index, got, lent[id], d.Memory-d.Reserved)
+			f.brk("GPU %d: %d bytes granted and %d burst of %d", d.Index, got, lent[id], d.Memory-d.Reserved)
 		case d.MIG:
 			f.brk("GPU %d is in MIG mode and has grants", d.Index)
 		}
@@ -167,12 +167,12 @@ func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
 	}
 }
 
-// cgroups: each of ours is a grant's, and each lease has one.
+// cgroups: each of ours is a grant's, and each attachment has one.
 func (f *findings) cgroups(p picture) {
 	ours := slices.Clone(p.cgroups)
 	for _, g := range p.status.Grants {
 		if g.Cgroup == "" {
-			f.pass("grant %s is not armed", g.label())
+			f.pass("grant %s is not activated", g.label())
 			continue
 		}
 		i := slices.Index(ours, g.Cgroup)

@@ -69,7 +69,7 @@ func TestOldDriverIsEnforcedByDefault(t *testing.T) {
 	}
 	for _, demand := range []string{"--memory 4GiB --min-enforcement driver", "--percent 50 --min-enforcement driver",
 		"--memory 8GiB --gpus 2 --min-enforcement driver"} {
-		if said := m.refused(flags(demand)); !strings.Contains(said, "level userspace at most, driver demanded") ||
+		if said := m.refused(flags(demand)); !strings.Contains(said, "level userspace at most, driver required") ||
 			!strings.Contains(said, "install NVIDIA driver r615") {
 			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
 		}
@@ -145,7 +145,7 @@ func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 	}
 	for _, demand := range []string{"--memory 4GiB --min-enforcement driver", "--percent 50 --min-enforcement driver",
 		"--memory 8GiB --gpus 2 --min-enforcement driver"} {
-		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver demanded") ||
+		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver required") ||
 			!strings.Contains(said, "install NVIDIA driver r615") {
 			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
 		}
@@ -161,7 +161,7 @@ func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 		}
 	}
 	if s := m.run(flags("--memory 4GiB --min-enforcement none"), hold()).granted(); s.Level != "userspace" {
-		t.Errorf("where libkerf works, level none was asked for and %q given", s.Level)
+		t.Errorf("where libkerf works, level none was requested and %q given", s.Level)
 	}
 	checkInvariants(t, m)
 }

@@ -41,7 +41,7 @@ func TestLimitLive(t *testing.T) {
 	wantLoad(t, r.loads(1)[0], "", 10*gib, 10*gib)
 	checkInvariants(t, m)
 	for amount, want := range map[string]string{"10GiB": "its processes hold 10.4GiB",
-		"20GiB": "free of 79.1GiB, 20GiB asked", "0": "is zero"} {
+		"20GiB": "free of 79.1GiB, 20GiB requested", "0": "is zero"} {
 		if got := m.kerf("resize", "train", "--memory", amount); got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("kerf resize to %s: %v, want %q", amount, got, want)
 		}
@@ -167,7 +167,7 @@ func TestBurst(t *testing.T) {
 	r := m.run(flags("--profile burst --name notebook"+pin), later(file, load("--alloc 20GiB --hold 1h")))
 	lent := func(want uint64) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d bytes are lent", want), func() error {
+		eventually(t, fmt.Sprintf("%d bytes are burst", want), func() error {
 			if got := m.gpu(0).Burst; got != want {
 				return fmt.Errorf("%d", got)
 			}
@@ -183,7 +183,7 @@ func TestBurst(t *testing.T) {
 	lent((m.gpu(0).Memory - m.gpu(0).Reserved - 59*gib) / mib * mib)
 	if got := m.kerf("run", "--memory", "10GiB", "--gpu-uuid", m.uuid(0), "--", "true"); got.code == 0 ||
 		!strings.Contains(got.err, "burst memory") {
-		t.Errorf("a claim of what is lent and in use: %v", got)
+		t.Errorf("a grant of burst memory that is in use: %v", got)
 	}
 	m.restartAgent()
 	checkInvariants(t, m)

@@ -125,7 +125,7 @@ func TestJudged(t *testing.T) {
 			want: heldLate, over: 90 * mib},
 		"over by its context": {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent,
 			over: 90 * mib},
-		"over and nobody knows": {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent,
+		"over and no one knows": {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent,
 			over: 300 * mib},
 		"over at level unknown": {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }),
 			want: shown, over: gib},

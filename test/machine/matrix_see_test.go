@@ -28,7 +28,7 @@ func (m *machine) memory() (all account) {
 	defer cancel()
 	var s control.Status
 	// As gpusim gpus does it, which would be a program for each of many looks.
-	if err := control.Ask(ctx, m.sim, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(ctx, m.sim, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		m.t.Fatal(err)
 	}
 	for _, g := range s.GPUs {
@@ -41,7 +41,7 @@ func (m *machine) memory() (all account) {
 // watchCounts are what the agent's watch has counted so far.
 type watchCounts struct {
 	kills        map[string]int // by reason
-	found        int            // leases over their cap
+	found        int            // attachments over their cap
 	foundSeconds float64        // the sum of how long each may have been so
 }
 
@@ -71,8 +71,8 @@ func (m *machine) watched() watchCounts {
 	return c
 }
 
-// since says for which reasons processes were killed since then, and how long the one lease that was found over its cap
-// may have been so; 0 where none was.
+// since says for which reasons processes were killed since then, and how long the one attachment that was found over
+// its cap may have been so; 0 where none was.
 func (c watchCounts) since(then watchCounts) (reasons string, delay time.Duration) {
 	var all []string
 	for reason, n := range c.kills {

@@ -131,7 +131,7 @@ Shown by ` + "`sim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` +
 	"`sharing/node/guard.TestCheckBeforeKill`" + ` |
 | a debug container next to one with a grant | no GPU; a privileged one is refused | ` +
 	"`test/e2e.TestDebugContainer`" + ` |
-| a pod beyond the Pod Security baseline that asks for a share: privileged, with more capabilities, in a namespace of the host | refused, unless the profile allows it | ` + "`test/e2e.TestPrivilegedProfiles`, `test/e2e.TestPoliciesRefuse`" + ` |
+| a pod beyond the Pod Security baseline that requests a share: privileged, with more capabilities, in a namespace of the host | refused, unless the profile allows it | ` + "`test/e2e.TestPrivilegedProfiles`, `test/e2e.TestPoliciesRefuse`" + ` |
 | a client of MPS that dies, quits its daemon or is another user's | it affects only its trust domain | ` +
 	"`test/machine.TestMPSTwoTrustDomains`, `test/machine.TestMPSFaultsStayInTheirDomain`, " +
 	"`test/machine.TestMPSSharedByThePool`, `test/machine.TestMPSHolds`, `test/e2e.TestMPSOnOlderDriver`" +
@@ -139,7 +139,7 @@ Shown by ` + "`sim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` +
 | device files of another's MIG instance, or of MIG's configuration | they are not there | ` +
 	"`test/e2e.TestMIG`, `test/machine.TestRunMIG`" + ` |
 | NVML's calls (those of ` + "`nvidia-smi -pl`, `-c`, `-mig`" +
-	`) to change power limit, compute mode, MIG mode, or memory limit, as root in the container | refused: the driver asks for CAP_SYS_ADMIN | ` + "`test/machine.TestTamper`, `test/e2e.TestTamper`" + `, on a machine and in a pod |
+	`) to change power limit, compute mode, MIG mode, or memory limit, as root in the container | refused: the driver requires CAP_SYS_ADMIN | ` + "`test/machine.TestTamper`, `test/e2e.TestTamper`" + `, on a machine and in a pod |
 | writes to what Kerf mounts into the container | read-only, except the library's counters of the grant | ` +
 	"`test/e2e.TestOlderDriver`" + `, and the rows of the counters above |
 | ten thousand names of pods, over a day | as many series as there are grants | ` +

@@ -196,7 +196,7 @@ func attacks() []attack {
 				"sleep 0.3; exec %LOAD " + want},
 		{name: "child cgroup", what: "a new cgroup below the grant's, which it moves to", script: ownCgroup +
 			`mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + want},
-		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone},
+		{name: "cgroup next to", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone},
 			what: "a cgroup outside of the grant's, which it moves to, with rights that no container has",
 			script: ownCgroup + `A="$M/` + aside +
 				`-${C##*/}"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},

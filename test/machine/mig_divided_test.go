@@ -69,7 +69,7 @@ func TestMIGDividedByHand(t *testing.T) {
 	m.write(demandPool("1s")) // and now all that is idle is given back
 	check := func(when string) {
 		t.Helper()
-		eventually(t, "both are told as somebody else's", func() error {
+		eventually(t, "both are reported as someone else's", func() error {
 			if r := m.kerf("mig", "status"); strings.Count(r.out, "not made by Kerf") != 2 {
 				return fmt.Errorf("%s: %v", when, r)
 			}
@@ -77,7 +77,7 @@ func TestMIGDividedByHand(t *testing.T) {
 		})
 		if r := m.run(flags("--mig 2g"), []string{"sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}).wait(); r.code != 0 ||
 			slices.Contains(all, strings.TrimSpace(r.out)) {
-			t.Errorf("%s: one who asks for such an instance gets another one: %v", when, r)
+			t.Errorf("%s: one who requests such an instance gets another one: %v", when, r)
 		}
 		if said := m.refused(flags("--mig 3g")); !strings.Contains(said, "Kerf did not make") {
 			t.Errorf("%s: where they are in the way: %s", when, said)

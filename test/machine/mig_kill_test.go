@@ -134,7 +134,7 @@ func TestTurnKilledAtEachMoment(t *testing.T) {
 				return m.run(flags([]string{"--mig 3g", "--memory 4GiB"}[n%2]), load("--alloc 1GiB"))
 			}
 			m.eachMoment(point, func(int) {}, ask, func(n int) {
-				eventually(t, "what is asked for", func() error {
+				eventually(t, "what is requested", func() error {
 					if r := ask(n).wait(); r.code != 0 {
 						return fmt.Errorf("change %d: %v", n, r)
 					}
@@ -173,7 +173,7 @@ func (m *machine) eachMoment(point string, begin func(n int), ask func(n int) *r
 					return
 				}
 				// what is kept warm may be in the way at first
-				eventually(m.t, "what is asked for, or the agent's end", func() error {
+				eventually(m.t, "what is requested, or the agent's end", func() error {
 					r := ask(n)
 					select {
 					case <-m.agent.exited:

@@ -48,7 +48,7 @@ func TestMIGRounds(t *testing.T) {
 					switch got := one.wait(); {
 					case got.code == 0:
 						ran++
-					case got.code == 125 && (strings.Contains(got.err, "no room") ||
+					case got.code == 125 && (strings.Contains(got.err, "not enough free") ||
 						strings.Contains(got.err, "unavailable")):
 						// for want of room, or of an answer of a driver that has no CPU on a busy machine
 						refused++
@@ -90,7 +90,7 @@ func (m *machine) toldAsCut(gpu int) {
 			} `json:"instances"`
 		} `json:"migState"`
 	}
-	eventually(m.t, "books that are as the driver is", func() error {
+	eventually(m.t, "a ledger that is as the driver is", func() error {
 		r := m.kerf("status", "-o", "json")
 		s := decode[struct {
 			GPUs []gpuState `json:"gpus"`

@@ -71,7 +71,7 @@ func TestSharedInstances(t *testing.T) {
 		!strings.HasPrefix(lines[1], "MIG-") || lines[2] != "userspace" {
 		t.Errorf("what a program sees: %v", one)
 	}
-	// A layout that no longer shares takes nothing from a program with a share. It gives no program a second claim on
+	// A layout that no longer shares takes nothing from a program with a share. It gives no program a second grant on
 	// it.
 	m.restartAgent()
 	m.write(sharedPool("driver, libkerf, reactive", strings.Replace(twoShared, ", shared: true", "", 1)))
@@ -119,7 +119,7 @@ func TestSharedInstancesWatched(t *testing.T) {
 	m.ready()
 	m.wantCut(0, 2)
 	pin := " --gpu-uuid " + m.uuid(0)
-	eventually(t, "two shared instances in the books", func() error {
+	eventually(t, "two shared instances in the ledger", func() error {
 		if gpus := m.state().GPUs; len(gpus) != 4 || gpus[1].Health != "healthy" {
 			return fmt.Errorf("%+v", gpus)
 		}

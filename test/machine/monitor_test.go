@@ -25,7 +25,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -162,13 +162,13 @@ func testMonitor(t *testing.T, driver string) {
 		}
 		return
 	}
-	eventually(t, "the numbers that the driver was told", func() error {
+	eventually(t, "the numbers that the driver got", func() error {
 		if d := cmp.Diff(string(want), text()); d != "" {
 			return fmt.Errorf("%s\nmonitor's log:\n%s", d, tail(o.p.stderr()))
 		}
 		return nil
 	})
-	eventually(t, "what tells of the stranger", func() error {
+	eventually(t, "the report of the unmanaged process", func() error {
 		if text := o.p.stderr(); !strings.Contains(text, "found unmanaged process on GPU") {
 			return errors.New(tail(text))
 		}
@@ -380,7 +380,7 @@ func TestMonitorLetsGoOfAGPU(t *testing.T) {
 	up(8)
 	ctx, cancel := context.WithTimeout(t.Context(), *patience)
 	defer cancel()
-	release, err := quiet.Dir(filepath.Join(m.dir, "quiet")).Ask(ctx, sharing.GPUID(m.uuid(0)))
+	release, err := quiesce.Dir(filepath.Join(m.dir, "quiet")).Quiesce(ctx, sharing.GPUID(m.uuid(0)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,15 +120,15 @@ func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
 	}
 }
 
-// Two and seven share a GPU, each with another amount of memory. The GPU runs their kernels in turn. Each has its own
-// numbers: while its kernel is in the driver's samples it has the kernel's part of them, and before and after it has
-// none. With what is unattributed, the parts are the GPU's in each sample.
+// Two and seven share a GPU, each with another amount of memory. The GPU runs their kernels in turn, each to its end.
+// Each has its own numbers: while its kernel is in the driver's samples it has the kernel's part of them, and before
+// and after it has none. With what is unattributed, the parts are the GPU's in each sample.
 func TestMonitorTellsSharersTheirTime(t *testing.T) {
 	t.Parallel()
 	for sharers, kernel := range map[int]time.Duration{2: 12 * time.Second, 7: 3 * time.Second} {
 		t.Run(strconv.Itoa(sharers), func(t *testing.T) {
 			t.Parallel()
-			m := newMachine(t, setup{driver: "r580"})
+			m := newMachine(t, setup{driver: "r580", sharing: "fifo"})
 			for i := 1; i <= sharers; i++ {
 				m.run(flags(fmt.Sprintf("--memory 8GiB --name s%d --gpu-uuid %s", i, m.uuid(0))),
 					load(fmt.Sprintf("--alloc %dMiB --hold 1h --launch plain --kernel %s --queue 1", 512*i,

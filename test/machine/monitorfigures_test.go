@@ -142,7 +142,7 @@ func (m *machine) received(all []*proc) string {
 		rates = append(rates, float64(n-1)/time.Duration(last.At-first.At).Seconds())
 	}
 	slices.Sort(rates)
-	return fmt.Sprintf("each got %.1f to %.1f samples a second; %d in all, and %d that they were told they missed",
+	return fmt.Sprintf("each got %.1f to %.1f samples a second; %d in all, and %d that they were informed they missed",
 		rates[0], rates[len(rates)-1], got, missed)
 }
 

@@ -82,7 +82,7 @@ func (m *machine) daemons() (pids []int) {
 	return pids
 }
 
-// MPS holds a program to its memory, shows what that is worth, outlives the agent, and ends with the last lease.
+// MPS holds a program to its memory, shows what that is worth, outlives the agent, and ends with the last attachment.
 func TestMPSHolds(t *testing.T) {
 	t.Parallel()
 	m := newMPS(t, "")

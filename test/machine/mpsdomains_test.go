@@ -267,7 +267,7 @@ func TestMPSDaemonIsOutOfReachForOthers(t *testing.T) {
 	apart := m.run(flags("--memory 2GiB --name apart --min-enforcement userspace --gpu-uuid "+m.uuid(0)),
 		load("--alloc 4GiB --step 256MiB --hold 1h"), inOwnMounts)
 	if got := apart.loads(1)[0]; got.err() != oom || got.Allocated > 2*gib {
-		t.Errorf("a program with mounts of its own: %v", got)
+		t.Errorf("a program with its own mounts: %v", got)
 	}
 }
 

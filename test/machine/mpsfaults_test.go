@@ -22,8 +22,8 @@ func TestMPSFaultsStayInTheirDomain(t *testing.T) {
 	shut := m.canBeKeptDown()
 	// The first user's domain stays while this does, which has no context itself, and then tells the daemon to end.
 	gate := filepath.Join(m.work, "quit")
-	told := m.starts(ann, "told", []string{"sh", "-c", `echo "$CUDA_MPS_PIPE_DIRECTORY"; until [ -e ` + gate +
-		` ]; do sleep 0.05; done; echo quit | nvidia-cuda-mps-control; echo told; exec sleep 3600`})
+	told := m.starts(ann, "informed", []string{"sh", "-c", `echo "$CUDA_MPS_PIPE_DIRECTORY"; until [ -e ` + gate +
+		` ]; do sleep 0.05; done; echo quit | nvidia-cuda-mps-control; echo informed; exec sleep 3600`})
 	pipe := told.lines(1)[0]
 	other := m.holds(bob, "bob")
 
@@ -56,19 +56,45 @@ func TestMPSFaultsStayInTheirDomain(t *testing.T) {
 	}
 	touch(t, gate)
 	told.lines(2)
-	m.wantLevel("told", "unknown", "MPS daemon does not serve")
-	other.goesOn("the daemon was told to quit")
+	m.wantLevel("informed", "unknown", "MPS daemon does not serve")
+	other.goesOn("the daemon was asked to quit")
 	m.wantLevel("bob", "userspace", "")
 	if err := os.Remove(shut); err != nil {
 		t.Fatal(err)
 	}
 	client.end()
-	m.wantLevel("told", "userspace", "")
+	m.wantLevel("informed", "userspace", "")
 	m.holds(ann, "last")
 	other.goesOn("the daemon was back")
 	if n := m.killed(); n != 0 {
 		t.Errorf("%d were killed by the reactive backend, and none was over a cap", n)
 	}
+}
+
+// The work of one client raises a page fault. That ends all clients of the domain, and its server takes no new ones.
+// The agent starts the daemon again, which takes the server's faulty clients along.
+func TestMPSFaultOfAClient(t *testing.T) {
+	t.Parallel()
+	m := newMPSUsers(t, "")
+	faulty, second, other := m.holds(ann, "faulty"), m.holds(ann, "second"), m.holds(bob, "bob")
+	m.set("gpu=0", fmt.Sprintf("fault.%d=31", faulty.cmd.Process.Pid))
+	if got := second.more(); !strings.Contains(got.err(), "ILLEGAL_ADDRESS") {
+		t.Errorf("another client of the domain: %+v", got)
+	}
+	other.goesOn("a fault in another domain")
+	eventually(t, "another daemon", func() error {
+		if said := m.machine.kerf("metrics").out; !strings.Contains(said, "\nkerf_mps_restarts_total 1\n") {
+			return errors.New("no restart is counted")
+		}
+		return nil
+	})
+	if log := m.agent.stderr(); !strings.Contains(log, "has status FAULT") {
+		t.Errorf("the log does not say why:\n%s", tail(log))
+	}
+	m.wantLevel("second", "userspace", "")
+	m.holds(ann, "next").goesOn("the daemon was back")
+	other.goesOn("the daemon of the other domain was back")
+	m.wantLevel("bob", "userspace", "")
 }
 
 // canBeKeptDown stands in front of the control daemon's program, which then starts no daemon of the pipe directory that

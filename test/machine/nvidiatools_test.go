@@ -40,14 +40,16 @@ func nvidiaPrograms() []nvidiaTool {
 		{"nvidia-ctk cdi", "nvidia-ctk", toolkit, (*machine).generates},
 		{"GPU feature discovery", "gpu-feature-discovery", plugin, (*machine).discovers},
 		{"nvidia-device-plugin", "nvidia-device-plugin", plugin, (*machine).advertises},
+		{"MPS daemon of the device plugin", "mps-control-daemon", plugin, (*machine).sharesByMPS},
+		{"dra-driver-nvidia-gpu", "gpu-kubelet-plugin", "sigs.k8s.io/dra-driver-nvidia-gpu", (*machine).publishes},
 	}
 }
 
 // inTree runs a command where a driver's files are at their usual places.
 func (m *machine) inTree(argv ...string) result {
 	m.t.Helper()
-	args := append([]string{"root", m.base + "/root", "--dir", m.sim, "--"}, argv...)
-	return call(m.t, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.work}, filepath.Join(bin, "gpusim"), args...)
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.work}
+	return call(m.t, env, filepath.Join(bin, "gpusim"), m.tree(argv)...)
 }
 
 // generates has the toolkit write a CDI spec and list its devices.
@@ -76,7 +78,7 @@ func (m *machine) generates(ctk string) error {
 			err = errors.Join(err, fmt.Errorf("the list lacks %s: %v", device, r))
 		}
 	}
-	return err
+	return errors.Join(err, m.derives(filepath.Dir(spec)))
 }
 
 // simUUID is the UUID of a GPU, as nvidia-smi, called by its name, prints it.
@@ -124,8 +126,7 @@ func (m *machine) advertises(plugin string) error {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
 	script := "mount --bind " + m.work + "/lib /var/lib && exec " + plugin
-	p := m.background(ctx, "sh", "-c", script)
-	defer p()
+	defer m.background(ctx, "sh", "-c", script)()
 	if err := within(time.Minute, func() bool { _, n := k.Count(resource); return n == 8 }); err != nil {
 		capacity, allocatable := k.Count(resource)
 		return fmt.Errorf("advertised %d, allocatable %d, want 8: %w", capacity, allocatable, err)
@@ -191,21 +192,46 @@ func moduleVersion(info *buildinfo.BuildInfo, module string) string {
 func (m *machine) background(ctx context.Context, argv ...string) (end func()) {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	args := append([]string{"root", m.base + "/root", "--dir", m.sim, "--"}, argv...)
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gpusim"), args...)
+	wait := m.begin(exec.CommandContext(ctx, filepath.Join(bin, "gpusim"), m.tree(argv)...))
+	return func() {
+		cancel()
+		_ = wait() // it is killed
+	}
+}
+
+// signaled starts a command in the tree; the returned function sends it a signal and waits for its end.
+func (m *machine) signaled(signal os.Signal, argv ...string) (end func() error) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(m.t.Context(), *patience)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "gpusim"), m.tree(argv)...)
+	wait := m.begin(cmd)
+	return func() error {
+		defer cancel()
+		return errors.Join(cmd.Process.Signal(signal), wait())
+	}
+}
+
+// tree are the arguments with which gpusim runs a command in the tree.
+func (m *machine) tree(argv []string) []string {
+	return append([]string{"root", m.base + "/root", "--dir", m.sim, "--"}, argv...)
+}
+
+// begin starts a command. The returned function waits for its end, and logs its output if the test has failed.
+func (m *machine) begin(cmd *exec.Cmd) (wait func() error) {
+	m.t.Helper()
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.work}
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Start(); err != nil {
-		cancel()
 		m.t.Fatal(err)
 	}
-	return func() {
-		cancel()
-		_ = cmd.Wait() // it is killed
-		if m.t.Failed() {
-			m.t.Log(said.String())
+	return func() error {
+		err := cmd.Wait()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, said.String())
 		}
+		return err
 	}
 }
 

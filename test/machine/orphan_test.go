@@ -17,7 +17,8 @@ import (
 )
 
 // trainer is a program in a grant that takes memory and has two forked children with its device files open. A shell
-// starts it, and runs next when the file gate appears.
+// starts it, waits for its end, and runs next when it reads a line from the named pipe gate. The shell starts no other
+// process until then, so that the processes of the grant stay the same.
 type trainer struct {
 	*run
 	m    *machine
@@ -28,8 +29,11 @@ type trainer struct {
 func (m *machine) trainer(name, more, alloc, next string) *trainer {
 	m.t.Helper()
 	gate := filepath.Join(m.work, name+".gate")
-	script := strings.Join(load("--alloc "+alloc+" --loaders 2 --hold 1h"), " ") + " & " +
-		"until [ -e " + gate + " ]; do sleep 0.05; done; " + next
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	script := "exec 3<>" + gate + "; " + strings.Join(load("--alloc "+alloc+" --loaders 2 --hold 1h"), " ") +
+		" 3<&- & wait $!; read _ <&3; " + next
 	r := m.run(flags("--memory 2GiB --name "+name+more), []string{"sh", "-c", script})
 	return &trainer{r, m, r.loads(1)[0].PID, gate}
 }
@@ -37,8 +41,15 @@ func (m *machine) trainer(name, more, alloc, next string) *trainer {
 // goOn lets the shell run what comes next.
 func (t *trainer) goOn() {
 	t.m.t.Helper()
-	if err := os.WriteFile(t.gate, nil, 0o600); err != nil {
+	pipe, err := os.OpenFile(t.gate, os.O_RDWR, 0) // for both, so that opening it does not wait
+	if err != nil {
 		t.m.t.Fatal(err)
+	}
+	if _, err := pipe.WriteString("go\n"); err != nil {
+		t.m.t.Error(err)
+	}
+	if err := pipe.Close(); err != nil {
+		t.m.t.Error(err)
 	}
 }
 

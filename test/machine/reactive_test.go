@@ -76,7 +76,7 @@ func TestReactiveKills(t *testing.T) {
 		t.Errorf("levels on offer: %q", got)
 	}
 	if said := m.refused(flags("--memory 4GiB --min-enforcement driver")); !strings.Contains(said,
-		"level reactive at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
+		"level reactive at most, driver required") || !strings.Contains(said, "install NVIDIA driver r615") {
 		t.Errorf("a demand for more is refused without levels or remedy: %s", said)
 	}
 	neighbour := m.run(flags("--memory 4GiB --name neighbour"+pin), load("--alloc 3GiB --hold 1h"))
@@ -171,7 +171,7 @@ func TestStrangersByPolicy(t *testing.T) {
 	stranger := func(gpu string) *proc {
 		cmd := exec.Command(program("gpuload"), "--json", "--alloc", "1GiB", "--hold", "1h", "--gpu", gpu)
 		cmd.Env = slices.Clone(m.env)
-		return begin(t, m.work, "stranger", cmd)
+		return begin(t, m.work, "unmanaged", cmd)
 	}
 	own := m.run(flags("--memory 4GiB --gpu-uuid "+m.uuid(2)), load("--alloc 2GiB --hold 1h"))
 	own.loads(1)

@@ -236,7 +236,7 @@ func TestLostRecordOnAnOldDriver(t *testing.T) {
 		}
 		for _, g := range m.state().Grants {
 			if g.Level != "unknown" && g.Level != "none" {
-				t.Errorf("%d grants: level %q is claimed for a grant that nothing is known of", grants, g.Level)
+				t.Errorf("%d grants: level %q is reserved for a grant that nothing is known of", grants, g.Level)
 			}
 		}
 		for _, r := range runs {

@@ -126,7 +126,7 @@ func (s *soak) begin(n int) {
 			return nil
 		})
 		if st := r.read(r.status); strings.Contains(st, `"refused"`) {
-			if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "no room") &&
+			if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "not enough free") &&
 				!strings.Contains(got.err, "name") {
 				s.t.Errorf("refused run: %v", got)
 			}

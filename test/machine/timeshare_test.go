@@ -101,8 +101,8 @@ func TestIdleTimeIsLent(t *testing.T) {
 	idle := m.run(flags("--memory 1GiB --percent 90 --name idle --gpu-uuid "+m.uuid(0)), load("--hold 1h"))
 	idle.granted()
 	const how = "plain --kernel 4ms"
-	eventually(t, "idle time is lent", func() error {
-		if got := m.launching("lent", 10, how, time.Second).busy().part(); got < 0.3 {
+	eventually(t, "idle time is given away", func() error {
+		if got := m.launching("burst", 10, how, time.Second).busy().part(); got < 0.3 {
 			return fmt.Errorf("it got %.2f of the GPU", got)
 		}
 		return nil

@@ -97,7 +97,7 @@ func (m *machine) drawsRandomly(u *userland, program string) {
 // sameCounts compares what the program, the driver and Kerf count of a grant.
 func (m *machine) sameCounts(grant string, base uint64, d drawn) error {
 	driver, want := m.listed(), base+d.Blocks+d.Pool
-	region, err := libkerf.Open(libkerf.RegionIn(m.folderOf(grant)))
+	region, err := libkerf.Open(libkerf.UsageFileDir(m.folderOf(grant)))
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (m *machine) sameCounts(grant string, base uint64, d drawn) error {
 	}
 	var held, managed uint64
 	for _, c := range region.Counts() {
-		held, managed = held+uint64(c.Held[gpu]), managed+uint64(c.Managed[gpu])
+		held, managed = held+uint64(c.Used[gpu]), managed+uint64(c.Managed[gpu])
 	}
 	var status uint64
 	if g := m.grant(grant); g.Used == nil {

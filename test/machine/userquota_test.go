@@ -146,7 +146,7 @@ func attackQuota(t *testing.T) {
 		if len(held) > most || !killed && len(held) != most {
 			t.Errorf("agent killed: %t: %d programs run, want %d", killed, len(held), most)
 		}
-		m.freed(ann, len(held)) // what was claimed for a program that did not survive the agent's end
+		m.freed(ann, len(held)) // what was reserved for a program that did not survive the agent's end
 		for len(held) < most {
 			held = append(held, m.holds(ann, "--memory 3GiB"))
 		}

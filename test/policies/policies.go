@@ -148,7 +148,7 @@ func prepare(ctx context.Context, as, planner *user) (drop func(), err error) {
 		pod(named(sharing), asks(memory, "10")),
 		pod(named(profiled), asks(memory, "10"), annotated("kerf.dev/profile", "one")),
 	} {
-		p.Spec.SchedulerName = "nobody" // it stays as it is
+		p.Spec.SchedulerName = "no-one" // it stays as it is
 		if err := insist(ctx, planner, p); err != nil {
 			drop()
 			return nil, err
@@ -232,6 +232,6 @@ func bindOld(annotations map[string]string) func(context.Context, *user) error {
 func binding(annotations map[string]string) *corev1.Binding {
 	return &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: planned, Annotations: annotations},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: "node-of-nobody"},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "node-of-no-one"},
 	}
 }

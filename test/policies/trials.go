@@ -88,7 +88,7 @@ func amounts() []trial {
 		{name: "a MIG instance", do: create(asks("kerf.dev/mig-1g.10gb", "1"))},
 		{name: "a profile with an amount", do: create(annotated("kerf.dev/profile", "missing"), asks(memory, "10"))},
 		{name: "a profile alone", do: create(annotated("kerf.dev/profile", "missing")),
-			refused: `profile "missing" has no amounts here, and no container asks for any`},
+			refused: `profile "missing" has no amounts here, and no container requests any`},
 		{name: "a profile of a container, with its amount", do: create(annotated("profile.kerf.dev/main", "missing"),
 			asks(memory, "10"))},
 		{name: "a profile of a container alone", do: create(annotated("profile.kerf.dev/main", "missing")),
@@ -122,7 +122,7 @@ func amounts() []trial {
 		{name: "two instances of an init container", do: create(first("kerf.dev/mig-3g.40gb", "2")),
 			refused: `container "first": kerf.dev/mig-3g.40gb must be 1`},
 		{name: "a profile that is none", do: create(asks("kerf.dev/mig-small", "1")),
-			refused: `container "main" asks for kerf.dev/mig-small, which is not the name of a MIG profile; write it as in kerf.dev/mig-1g.10gb`},
+			refused: `container "main" requests kerf.dev/mig-small, which is not the name of a MIG profile; write it as in kerf.dev/mig-1g.10gb`},
 		{name: "a compute instance in an instance", do: create(asks("kerf.dev/mig-1c.3g.40gb", "1")),
 			refused: "is not the name of a MIG profile"},
 		{name: "a memory cap on top of a profile", do: create(asks("kerf.dev/mig-1g.10gb", "1", memory, "4")),
@@ -130,13 +130,13 @@ func amounts() []trial {
 		{name: "a percentage on top of a profile", do: create(asks("kerf.dev/mig-1g.10gb", "1", percent, "10")),
 			refused: "takes no cap on top"},
 		{name: "a whole GPU and a profile", do: create(asks("kerf.dev/mig-1g.10gb", "1", whole, "1")),
-			refused: "one container asks for one kind"},
-		{name: "two kinds", do: create(asks(whole, "1", memory, "10")), refused: "one container asks for one kind"},
+			refused: "one container requests one kind"},
+		{name: "two kinds", do: create(asks(whole, "1", memory, "10")), refused: "one container requests one kind"},
 		{name: "two MIG kinds", do: create(asks("kerf.dev/mig-1g.10gb", "1", "kerf.dev/mig-2g.20gb", "1")),
-			refused: "one container asks for one kind"},
+			refused: "one container requests one kind"},
 		{name: "two kinds in two containers", do: create(asks(memory, "10"), first(whole, "1"))},
 		{name: "a resource that is none", do: create(asks("kerf.dev/gpu-memory", "10")),
-			refused: `container "main" asks for kerf.dev/gpu-memory, which is no resource of Kerf`},
+			refused: `container "main" requests kerf.dev/gpu-memory, which is no resource of Kerf`},
 	}
 }
 
@@ -155,12 +155,12 @@ func templates() []trial {
 		{name: "a job of a cap on top of a profile", do: job(asks("kerf.dev/mig-1g.10gb", "1", memory, "4")),
 			refused: "takes no cap on top"},
 		{name: "a deployment of two kinds", do: deployment(asks(whole, "1", percent, "10")),
-			refused: "one container asks for one kind"},
+			refused: "one container requests one kind"},
 	}
 }
 
 func strong() []trial {
-	const words = `: a pod that asks for a GPU keeps to the Pod Security baseline`
+	const words = `: a pod that requests a GPU keeps to the Pod Security baseline`
 	const privilegedWords, adds = `container "second" is privileged` + words, `container "second" adds capability `
 	share := asks(memory, "10")
 	return []trial{
@@ -262,7 +262,7 @@ func hostPaths() []trial {
 		out = append(out, trial{name: "a mount at " + path, do: create(asksAt("main", path)), warned: request})
 	}
 	return append(out,
-		trial{name: "a share with a mount that asks for more",
+		trial{name: "a share with a mount that requests more",
 			do: create(share, asksAt("main", "/var/run/nvidia-container-devices/0")), refused: request},
 		trial{name: "an init container with such a mount",
 			do:      create(first(memory, "10"), asksAt("first", "/var/run/nvidia-container-devices/all")),

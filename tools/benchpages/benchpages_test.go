@@ -122,7 +122,7 @@ func TestWrongPages(t *testing.T) {
 	for name, p := range map[string]page{
 		"no value":            {Rows: []row{{Metric: "m", Median: "b"}}},
 		"target, no bound":    {Rows: []row{{Metric: "m", Median: "a", Target: "1 ms"}}},
-		"bound of nothing":    {Rows: []row{{Metric: "m", Median: "a", Target: "1 ms", Of: "b", Most: &bound}}},
+		"bound of nothing":    {Rows: []row{{Metric: "m", Median: "a", Target: "1 ms", Of: "b", Max: &bound}}},
 		"number of columns":   {Columns: []string{"x", "y"}, Rows: []row{{Metric: "m", Cells: []string{"a", "a"}}}},
 		"bar without value":   {Chart: chart{Unit: "ms", Bars: []bar{{Key: "b"}}}},
 		"bar of another kind": {Chart: chart{Unit: "MiB", Bars: []bar{{Key: "a"}}}},

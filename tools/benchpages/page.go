@@ -30,7 +30,7 @@ type row struct {
 	// Target is the target in words; empty for none. Most and Least bound the value of the key Of, in its own unit.
 	Target string   `json:"target,omitempty"`
 	Of     string   `json:"of,omitempty"`
-	Most   *float64 `json:"most,omitempty"`
+	Max    *float64 `json:"most,omitempty"`
 	Least  *float64 `json:"least,omitempty"`
 }
 
@@ -143,7 +143,7 @@ func show(values results, key string) (string, error) {
 
 // met says whether the measured value is within the bounds; a row without a bound has no answer.
 func (r row) met(values results) (string, error) {
-	if r.Most == nil && r.Least == nil {
+	if r.Max == nil && r.Least == nil {
 		if r.Target != "" {
 			return "", errors.New("the target has no bound")
 		}
@@ -153,7 +153,7 @@ func (r row) met(values results) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("no result %q", r.Of)
 	}
-	if r.Most != nil && v.Value > *r.Most || r.Least != nil && v.Value < *r.Least {
+	if r.Max != nil && v.Value > *r.Max || r.Least != nil && v.Value < *r.Least {
 		return "no", nil
 	}
 	return "yes", nil

@@ -131,7 +131,7 @@ func TestWhoIsLetOff(t *testing.T) {
 			ask: share(nil, volumes("/usr", "/run/kerf"), nil)},
 		"its containers are not": {labels: map[string]string{"kerf.dev/allow-host-paths": "true"},
 			ask: share(nil, hostPID, nil), denied: baseline},
-		"nobody is let off a limit of his own": {labels: map[string]string{"kerf.dev/allow-host-paths": "true",
+		"no one is let off his own limit": {labels: map[string]string{"kerf.dev/allow-host-paths": "true",
 			"kerf.dev/allow-privileged": "true"}, ask: share(nil, nil, limited), denied: sets},
 		"a profile of the values": {set: never("privilegedProfiles", []any{"trusted"}),
 			ask: share(profile, hostPID, strong)},

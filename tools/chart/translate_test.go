@@ -159,7 +159,7 @@ func translations() map[string]translated {
 		"no GPU of Volcano": {pod: "{volcano.sh/vgpu-number: 0}"},
 		"no GPU, and an instance": {pod: "{nvidia.com/gpu: 0, nvidia.com/mig-1g.10gb: 1}",
 			limit: "kerf.dev/mig-1g.10gb", amount: "1", scheduler: "kerf-scheduler"},
-		"no GPU, and a part of one": {pod: "{nvidia.com/gpu: 0, nvidia.com/gpumem: 1024}", denied: "asks for no GPU"},
+		"no GPU, and a part of one": {pod: "{nvidia.com/gpu: 0, nvidia.com/gpumem: 1024}", denied: "and no GPU"},
 		"a GPU": {pod: "{nvidia.com/gpu: 2}", limit: "kerf.dev/gpu", amount: "2",
 			scheduler: "kerf-scheduler"},
 		"KAI's scheduler": {pod: "{nvidia.com/gpu: 2}\n  schedulerName: kai-scheduler", limit: "kerf.dev/gpu",

@@ -65,7 +65,7 @@ func keysPage(k keys) []byte {
 		title, intro string
 		list         []key
 	}{
-		{"Resources", "What a container asks for, in its limits.", k.resources},
+		{"Resources", "What a container requests, in its limits.", k.resources},
 		{"Annotations", "Of pods, but where it is said.", k.annotations},
 		{"Labels", "Of nodes, but where it is said.", k.labels},
 		{"Taints", "Of nodes.", k.taints},

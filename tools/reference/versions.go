@@ -7,12 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// results is what hack/e2e-versions.sh writes: a line "VERSION passed|failed DATE" for each version of Kubernetes.
+// results is what hack/e2e-versions.sh writes, a line for each pair of versions:
+//
+//	KUBERNETES RUNTIME passed|failed DATE COMMIT PASSED SKIPPED
+//
+// PASSED is a number of tests. SKIPPED has their names with commas, or is "-".
 const results = "test/e2e/versions.txt"
+
+// fieldsOfResult is how many words a line of results has.
+const fieldsOfResult = 7
 
 // versions has the page of tested versions, if the tree has results.
 func versions(root fs.FS, pages map[string][]byte) error {
@@ -33,19 +41,45 @@ func versions(root fs.FS, pages map[string][]byte) error {
 
 func versionsPage(text string) ([]byte, error) {
 	var b strings.Builder
-	b.WriteString(made + "# Tested versions of Kubernetes\n\n`make e2e-versions` runs each version on a simulated " +
-		"GPU node: a capped pod, a greedy one,\nan agent that ends, MIG on demand, gangs, preemption, " +
-		"admission, and the chart with its removal.\n\n| Kubernetes | result | date |\n|---|---|---|\n")
+	b.WriteString(made + "# Tested versions\n\nEach row is one run of `make e2e-versions` on a simulated GPU node. " +
+		"The run tests:\n\n- a capped pod and a pod that requests too much\n- a killed agent\n- MIG on demand\n" +
+		"- kerf-scheduler with preemption\n- gangs and gang preemption\n- admission policies\n" +
+		"- installation and removal of the chart\n\n" +
+		"Kerf skips a test if the API server lacks a kind. Gangs need Kubernetes 1.37.\n\n" +
+		"| Kubernetes | container runtime | result | tests passed | tests skipped | date | commit |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[1] != "passed" && f[1] != "failed" {
-			return nil, fmt.Errorf("line %q: want a version, passed or failed, and a date",
-				strings.TrimSpace(line))
-		}
-		if _, err := time.Parse(time.DateOnly, f[2]); err != nil {
+		row, err := versionsRow(strings.Fields(line))
+		if err != nil {
 			return nil, fmt.Errorf("line %q: %w", strings.TrimSpace(line), err)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", f[0], f[1], f[2])
+		b.WriteString(row)
 	}
 	return []byte(b.String()), nil
+}
+
+// versionsRow is the row of the page for a line of results.
+func versionsRow(f []string) (string, error) {
+	if len(f) != fieldsOfResult {
+		return "", fmt.Errorf("%d words, want %d", len(f), fieldsOfResult)
+	}
+	if f[2] != "passed" && f[2] != "failed" {
+		return "", fmt.Errorf("result %q, want passed or failed", f[2])
+	}
+	if _, err := time.Parse(time.DateOnly, f[3]); err != nil {
+		return "", err
+	}
+	if _, err := strconv.ParseUint(f[4], 16, 64); err != nil {
+		return "", fmt.Errorf("commit: %w", err)
+	}
+	if _, err := strconv.ParseUint(f[5], 10, 16); err != nil {
+		return "", fmt.Errorf("number of tests: %w", err)
+	}
+	skipped := "none"
+	if f[6] != "-" {
+		skipped = "`" + strings.ReplaceAll(f[6], ",", "`, `") + "`"
+	}
+	runtime, version, _ := strings.Cut(f[1], "-")
+	return fmt.Sprintf("| %s | %s %s | %s | %s | %s | %s | %#q |\n", f[0], runtime, version, f[2], f[5], skipped,
+		f[3], f[4]), nil
 }

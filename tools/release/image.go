@@ -39,7 +39,7 @@ const (
 func images() []image {
 	return []image{
 		{name: "agent", entry: "kerf-agent",
-			programs: []string{"kerf-agent", "kerf-monitor", "kerf", "kerf-hook", "libkerf.so"},
+			programs: []string{"kerf-agent", "kerf-monitor", "kerf-console", "kerf", "kerf-hook", "libkerf.so"},
 			libraries: []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
 				"libresolv.so.2", loader}},
 		{name: "scheduler", entry: "kerf-scheduler", programs: []string{"kerf-scheduler"}, user: "65532:65532"},

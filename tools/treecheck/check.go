@@ -112,8 +112,8 @@ func limited(name, text string) bool {
 		return false
 	}
 	switch path.Base(name) {
-	case "go.sum", "go.mod", "LICENSE":
+	case "go.mod", "LICENSE":
 		return false
 	}
-	return true
+	return path.Ext(name) != ".sum"
 }

@@ -2,12 +2,12 @@
 Copyright 2026 The Kerf Authors
 SPDX-License-Identifier: Apache-2.0
 
-kerf.amounts are the rules for what a container may ask for; kerf-amounts and kerf-amounts-of-templates have them in common.
+kerf.amounts are the rules for what a container may request; kerf-amounts and kerf-amounts-of-templates have them in common.
 The variable "spec" is the pod's.
 */}}
 {{- define "kerf.amounts" }}
 {{- $profile := "^kerf[.]dev/mig-[1-9][0-9]?g([.][1-9][0-9]{0,3}gb)?([.-][a-z][a-z0-9.]*)?$" }}
-  # Each container that asks for something of Kerf's.
+  # Each container that requests something of Kerf's.
   - name: asking
     expression: >-
       (variables.spec.containers + variables.spec.?initContainers.orValue([]))
@@ -52,11 +52,11 @@ The variable "spec" is the pod's.
   validations:
   - expression: variables.unknown.size() == 0
     reason: Invalid
-    message: this is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>
+    message: this is no resource of Kerf; request kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>
     messageExpression: >-
-      'container "' + variables.unknown[0].name + '" asks for ' +
+      'container "' + variables.unknown[0].name + '" requests ' +
       variables.unknown[0].resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-'))[0] +
-      ', which is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>'
+      ', which is no resource of Kerf; request kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>'
   - expression: variables.memory.size() == 0
     reason: Invalid
     message: kerf.dev/gpu-memory-gib must be a whole number from 1 to 100000; write 10, the unit is GiB
@@ -81,7 +81,7 @@ The variable "spec" is the pod's.
     reason: Invalid
     message: this is not the name of a MIG profile; write it as in kerf.dev/mig-1g.10gb, with . for +
     messageExpression: >-
-      'container "' + variables.misnamed[0].name + '" asks for ' +
+      'container "' + variables.misnamed[0].name + '" requests ' +
       variables.misnamed[0].resources.limits.filter(r, r.startsWith('kerf.dev/mig-') && !r.matches('{{ $profile }}'))[0] +
       ', which is not the name of a MIG profile; write it as in kerf.dev/mig-1g.10gb, with . for +'
   - expression: variables.several.size() == 0
@@ -93,10 +93,10 @@ The variable "spec" is the pod's.
       '": a program uses one MIG instance at a time; write 1, and use more containers, or a larger profile'
   - expression: variables.mixed.size() == 0
     reason: Invalid
-    message: one container asks for one kind, parts of GPUs, whole GPUs or MIG instances; keep one of them
+    message: one container requests one kind, parts of GPUs, whole GPUs or MIG instances; keep one of them
     messageExpression: >-
-      'container "' + variables.mixed[0].name + '" asks for ' + variables.mixed[0].resources.limits.filter(r, r.startsWith('kerf.dev/')).join(', ') +
-      '; one container asks for one kind, parts of GPUs, whole GPUs or MIG instances: keep one of them' +
+      'container "' + variables.mixed[0].name + '" requests ' + variables.mixed[0].resources.limits.filter(r, r.startsWith('kerf.dev/')).join(', ') +
+      '; one container requests one kind, parts of GPUs, whole GPUs or MIG instances: keep one of them' +
       (variables.mixed[0].resources.limits.exists(r, r.startsWith('kerf.dev/mig-')) && variables.mixed[0].resources.limits.exists(r, r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent']) ?
       '. A MIG instance has its own memory and compute, and takes no cap on top: leave the cap out, or choose another profile' : '')
 {{- end }}

@@ -9,6 +9,33 @@ SPDX-License-Identifier: Apache-2.0
 {{- define "kerf.clusterPriority" -}}{{ .Values.priorityClass.create | ternary "kerf-critical" "system-cluster-critical" }}{{- end }}
 
 {{/*
+kerf.labels are the labels of a workload, besides its name. What is rendered with namespace.create is applied by other means, so
+that it names no release.
+*/}}
+{{- define "kerf.labels" -}}
+app.kubernetes.io/part-of: kerf
+{{- if not .Values.namespace.create }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+kerf.podLabels are the labels that the values add to the pods of one workload: (list . .Values.agent). The version is not among
+them, since another label of a pod template restarts its pods.
+*/}}
+{{- define "kerf.podLabels" -}}
+{{- with mergeOverwrite (deepCopy (index . 0).Values.commonLabels) (index . 1).podLabels -}}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
 kerf.nodeLabels is true where the agent may label its node: the right to patch Nodes is there only with the policy that holds it
 to the agent's own node.
 */}}

@@ -92,7 +92,7 @@ m.mountPath.contains('..') && '..' in m.mountPath.split('/')
 {{- end }}
 
 {{/*
-kerf.asksByMount is true of a mount m by which NVIDIA's runtime may be asked for GPUs. With ".." in it, a path is taken for one
+kerf.asksByMount is true of a mount m by which a pod requests GPUs from NVIDIA's runtime. With ".." in it, a path is taken for one
 as soon as it has the folder's name.
 */}}
 {{- define "kerf.asksByMount" -}}

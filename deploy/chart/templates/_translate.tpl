@@ -2,7 +2,7 @@
 Copyright 2026 The Kerf Authors
 SPDX-License-Identifier: Apache-2.0
 
-kerf.translate.variables say what a pod asks for in another tool's words, what has no counterpart in Kerf's, and what it
+kerf.translate.variables say what a pod requests in another tool's words, what has no counterpart in Kerf's, and what it
 becomes. Go's sharing/translate is the same in another language: one table of pods is tried on both.
 */}}
 
@@ -35,7 +35,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       'limits': dyn(c.?resources.?limits.orValue({})), 'requests': dyn(c.?resources.?requests.orValue({})),
       'noLimits': dyn(!has(c.resources.limits)), 'noRequests': dyn(!has(c.resources.requests))})
 {{- end }}
-  # What KAI's and Run:ai's annotations ask for: it is for one container, the first one where none is named.
+  # What KAI's and Run:ai's annotations request: it is for one container, the first one where none is named.
   - name: kai
     expression: "'gpu-fraction' in variables.notes || 'gpu-memory' in variables.notes"
   - name: kaiName
@@ -59,7 +59,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       variables.notes.exists(k, k in ['gpu-fraction-limit', 'gpu-memory-limit']) ? 'gpu-fraction-limit and gpu-memory-limit have no counterpart that a pod may write: bursts come from profiles (burstMax)' :
       variables.kaiGPUs < 1 || variables.kaiGPUs > 64 ? 'gpu-fraction-num-devices is not a number of GPUs: write 1 to 64' :
       'gpu-fraction' in variables.notes && 'gpu-memory' in variables.notes ? 'gpu-fraction and gpu-memory cannot be given together: leave out one of them' :
-      'gpu-fraction' in variables.notes && variables.kaiPercent == 0 ? 'gpu-fraction is not a fraction of a GPU: write a number above 0 and below 1, or ask for whole GPUs' :
+      'gpu-fraction' in variables.notes && variables.kaiPercent == 0 ? 'gpu-fraction is not a fraction of a GPU: write a number above 0 and below 1, or request whole GPUs' :
       'gpu-memory' in variables.notes && (variables.kaiMemory < 1 || variables.kaiMemory > 8589934592) ? 'gpu-memory is not an amount: write MiB as a whole number' :
       !variables.slots.exists(s, s.name == variables.kaiName) ? 'gpu-fraction-container-name is none of the pod\'s containers' : ''
   # Who asks, and in whose words.
@@ -90,8 +90,8 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
   - name: judged
     expression: >-
       variables.amounts.map(a, {'of': a.of, 'none': a.none, 'n': a.n, 'gpus': a.gpus, 'memory': a.memory, 'share': a.share, 'cores': a.cores, 'why': dyn(a.none ? '' :
-      (a.of.kai ? 1 : 0) + (a.of.volcano ? 1 : 0) + (a.of.hami ? 1 : 0) + a.of.plain.size() > 1 ? 'asks for GPUs in several ways at once: ask in one way' :
-      a.of.own ? 'asks for GPUs of Kerf already: leave out one of them' :
+      (a.of.kai ? 1 : 0) + (a.of.volcano ? 1 : 0) + (a.of.hami ? 1 : 0) + a.of.plain.size() > 1 ? 'requests GPUs in several ways at once: request in one way' :
+      a.of.own ? 'requests GPUs of Kerf already: leave out one of them' :
       a.of.kai ? variables.kaiWhy :
       a.of.plain.size() == 1 ? (
       a.n < 1 || a.n > 64 ? a.of.plain[0] + ' is not a number of GPUs: write 1 to 64' :
@@ -109,11 +109,11 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       a.gpus < 0 || a.gpus > 64 || a.memory < 0 || a.memory > 8589934592 || a.share < 0 || a.share > 100 || a.cores < 0 || a.cores > 100 || a.priority < 0 || a.priority > 1 ?
       'has an amount that is none: MiB, percent and numbers of GPUs are whole numbers within their bounds' :
       a.priority == 1 ? 'nvidia.com/priority has no counterpart that a pod may write: priorities come from profiles' :
-      a.gpus == 0 ? 'asks for no GPU, and for a part of it' :
-      a.memory > 0 && a.share > 0 ? 'asks for memory in MiB and in percent: leave out one of them' :
+      a.gpus == 0 ? 'requests a part of a GPU, and no GPU' :
+      a.memory > 0 && a.share > 0 ? 'requests memory in MiB and in percent: leave out one of them' :
       a.memory > 0 || a.cores == 0 || a.share == 0 && a.cores == 100 || a.cores == a.share ? '' :
-      a.share == 0 ? 'asks for a part of the compute and no memory, which would be all memory of a GPU: say how much memory' :
-      'asks for other percents of memory and of compute: say the memory in MiB')})
+      a.share == 0 ? 'requests a part of the compute and no memory, which would be all memory of a GPU: say how much memory' :
+      'requests other percents of memory and of compute: say the memory in MiB')})
   # Whether a container requests a GPU.
   - name: requests
     expression: variables.judged.exists(a, !a.none)
@@ -128,7 +128,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
   - name: noteWhy
     expression: >-
       (variables.notes.exists(k, k in ['nvidia.com/nouse-gpuuuid', 'volcano.sh/vgpu-nouse-gpuuuid']) ? ['annotation nouse-gpuuuid has no counterpart: name those that may be used, with kerf.dev/gpu-uuid'] : []) +
-      (variables.notes.exists(k, k in ['nvidia.com/vgpu-mode', 'volcano.sh/vgpu-mode'] && !(variables.notes[k] in ['hami-core', 'mps'])) ? ['annotation vgpu-mode: a part of a GPU is no MIG instance; ask for one with kerf.dev/mig-1g.10gb and the like'] : []) +
+      (variables.notes.exists(k, k in ['nvidia.com/vgpu-mode', 'volcano.sh/vgpu-mode'] && !(variables.notes[k] in ['hami-core', 'mps'])) ? ['annotation vgpu-mode: a part of a GPU is no MIG instance; request one with kerf.dev/mig-1g.10gb and the like'] : []) +
       (variables.notes[?'nvidia.com/numa-bind'].orValue('') == 'true' ? ['annotation nvidia.com/numa-bind has no counterpart for a part of a GPU'] : []) +
       (variables.notes[?'hami.io/gpu-scheduler-policy'].orValue('binpack') in ['binpack', 'spread'] ? [] : ['annotation hami.io/gpu-scheduler-policy: write binpack or spread']) +
       (variables.models.all(m, m.matches('^[A-Za-z0-9 ._+/()-]{1,100}$')) ? [] : ['annotation use-gputype or nouse-gputype: write names of models']) +

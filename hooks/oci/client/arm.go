@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// attempt bounds one question to the agent, which answers within 25 s or says that it is not ready.
-	attempt = 30 * time.Second
 	// firstPause and maxPause bound the time between two attempts; it doubles in between.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 500 * time.Millisecond
@@ -40,8 +38,8 @@ func isFinal(err error) bool {
 type Options struct {
 	// Socket is the absolute path of the agent's socket.
 	Socket string
-	// Ask is the amount that was admitted, RESOURCE:COUNT; empty if the spec names none.
-	Ask string
+	// Amount is the amount that was admitted, RESOURCE:COUNT; empty if the spec names none.
+	Amount string
 	// Grant is the grant to activate; empty if the agent finds it by the container.
 	Grant string
 	// Wait bounds the whole run.
@@ -51,7 +49,7 @@ type Options struct {
 // Activate reads the OCI state of a container from stdin, and returns nil when the agent says that the container's
 // cap is enforced. Its error tells a person why the container is not started.
 func Activate(ctx context.Context, version string, o Options, stdin io.Reader) error {
-	return hook{dial: dial, version: version, firstPause: firstPause}.arm(ctx, o, stdin)
+	return hook{dial: dial, version: version, firstPause: firstPause}.activate(ctx, o, stdin)
 }
 
 // hook asks the agent.
@@ -61,15 +59,15 @@ type hook struct {
 	firstPause time.Duration
 }
 
-// arm is Activate with this hook's connections and pauses.
-func (h hook) arm(ctx context.Context, o Options, stdin io.Reader) error {
+// activate is Activate with this hook's connections and pauses.
+func (h hook) activate(ctx context.Context, o Options, stdin io.Reader) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	s, err := readState(ctx, stdin)
 	if err != nil {
 		return err
 	}
-	q := wire.Request{Container: s.ID, PID: s.PID, Ask: o.Ask, Grant: o.Grant, Version: h.version}
+	q := wire.Request{Container: s.ID, PID: s.PID, Amount: o.Amount, Grant: o.Grant, Version: h.version}
 	pause := h.firstPause
 	var why error // of the last try that ended before the deadline, if there was one
 	for {
@@ -95,7 +93,7 @@ func (h hook) arm(ctx context.Context, o Options, stdin io.Reader) error {
 
 // ask puts the question once. An error that is no refusal may be gone a little later.
 func (h hook) ask(ctx context.Context, socket string, q wire.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, attempt)
+	ctx, cancel := context.WithTimeout(ctx, wire.HookAttempt)
 	defer cancel()
 	conn, err := h.dial(ctx, socket)
 	if errors.Is(err, fs.ErrPermission) || isFinal(err) {

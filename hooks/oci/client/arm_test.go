@@ -84,7 +84,7 @@ func (a *agent) serve(t *testing.T, l net.Listener) {
 	t.Cleanup(func() { l.Close(); <-done })
 }
 
-func TestArm(t *testing.T) {
+func TestActivate(t *testing.T) {
 	ok := say(wire.Response{OK: true})
 	retry := say(wire.Response{Retry: true, Message: "the driver is being probed", Version: "v2"})
 	killed := func(net.Conn) {}
@@ -125,7 +125,7 @@ func TestArm(t *testing.T) {
 			path := socketPath(t)
 			a.serve(t, listen(t, path))
 			h := hook{dial: dial, version: "v1", firstPause: time.Millisecond}
-			err := h.arm(ctx, Options{Socket: path, Ask: "gpu:1", Grant: "k-1", Wait: 30 * time.Second},
+			err := h.activate(ctx, Options{Socket: path, Amount: "gpu:1", Grant: "k-1", Wait: 30 * time.Second},
 				strings.NewReader(creating))
 			switch {
 			case tc.refused == "" && err != nil:
@@ -142,7 +142,7 @@ func TestArm(t *testing.T) {
 				t.Errorf("asked %d times, want %d", len(a.asked), tc.asked)
 			}
 			for _, q := range a.asked {
-				if want := (wire.Request{Container: "c1", PID: 4711, Ask: "gpu:1", Grant: "k-1",
+				if want := (wire.Request{Container: "c1", PID: 4711, Amount: "gpu:1", Grant: "k-1",
 					Version: "v1"}); q != want {
 					t.Errorf("asked %+v, want %+v", q, want)
 				}
@@ -151,7 +151,7 @@ func TestArm(t *testing.T) {
 	}
 }
 
-func TestArmWaitsForAnAgentThatStarts(t *testing.T) {
+func TestActivateWaitsForAnAgentThatStarts(t *testing.T) {
 	path := socketPath(t)
 	a := &agent{answers: []func(net.Conn){say(wire.Response{OK: true})}}
 	tried := make(chan struct{})
@@ -165,7 +165,7 @@ func TestArmWaitsForAnAgentThatStarts(t *testing.T) {
 	}}
 	result := make(chan error, 1)
 	go func() {
-		result <- h.arm(t.Context(), Options{Socket: path, Wait: 30 * time.Second}, strings.NewReader(creating))
+		result <- h.activate(t.Context(), Options{Socket: path, Wait: 30 * time.Second}, strings.NewReader(creating))
 	}()
 	<-tried // no agent was there
 	stale := listen(t, path)
@@ -180,11 +180,11 @@ func TestArmWaitsForAnAgentThatStarts(t *testing.T) {
 	}
 }
 
-func TestArmGivesUpByItself(t *testing.T) {
+func TestActivateGivesUpByItself(t *testing.T) {
 	path := socketPath(t)
 	h := hook{dial: dial, firstPause: time.Millisecond}
 	// Its time counts from before it reads the state, so that it must be enough for that on any machine.
-	err := h.arm(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
+	err := h.activate(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
 	if err == nil || !strings.Contains(err.Error(), "waited 1s") || !strings.Contains(err.Error(), path) ||
 		!strings.Contains(err.Error(), "see why it does not run on this node") {
 		t.Errorf("no one there: %v, want an error with the time and the socket", err)
@@ -194,29 +194,29 @@ func TestArmGivesUpByItself(t *testing.T) {
 	a := &agent{answers: []func(net.Conn){func(net.Conn) { <-release }}}
 	a.serve(t, listen(t, path))
 	defer close(release)
-	err = h.arm(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
+	err = h.activate(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
 	if err == nil || !strings.Contains(err.Error(), "waited 1s") {
 		t.Errorf("agent hangs: %v, want an error with the time", err)
 	}
 }
 
-func TestArmAsksNoAgentAboutABadState(t *testing.T) {
+func TestActivateAsksNoAgentAboutABadState(t *testing.T) {
 	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
 		t.Error("it connects")
 		return nil, io.EOF
 	}}
-	err := h.arm(t.Context(), Options{Socket: "/s", Wait: time.Second},
+	err := h.activate(t.Context(), Options{Socket: "/s", Wait: time.Second},
 		strings.NewReader(`{"id":"c","status":"running","pid":7}`))
 	if !errors.Is(err, errState) {
 		t.Errorf("error %v, want %v", err, errState)
 	}
 }
 
-func TestArmRefusesAListenerOfAnotherUser(t *testing.T) {
+func TestActivateRefusesAListenerOfAnotherUser(t *testing.T) {
 	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
 		return nil, errors.Join(refusal{errors.New("user 1000 listens")}, nil)
 	}}
-	err := h.arm(t.Context(), Options{Socket: "/s", Wait: 30 * time.Second}, strings.NewReader(creating))
+	err := h.activate(t.Context(), Options{Socket: "/s", Wait: 30 * time.Second}, strings.NewReader(creating))
 	if !isFinal(err) || !strings.Contains(err.Error(), "user 1000") {
 		t.Errorf("error %v, want a final one", err)
 	}

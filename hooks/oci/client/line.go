@@ -54,12 +54,12 @@ func shorten(s string) string {
 	return s[:most] + "..."
 }
 
-// MaxWord is the longest Ask and Grant in bytes. The agent checks what they say.
-const MaxWord = 128
+// MaxTokenBytes is the longest Amount and Grant in bytes. The agent checks what they say.
+const MaxTokenBytes = 128
 
-// IsWord reports whether s can be an Ask or a Grant: 1 to MaxWord of a-z A-Z 0-9 . : _ -.
-func IsWord(s string) bool {
-	if s == "" || len(s) > MaxWord {
+// IsToken reports whether s can be an Amount or a Grant: 1 to MaxTokenBytes of a-z A-Z 0-9 . : _ -.
+func IsToken(s string) bool {
+	if s == "" || len(s) > MaxTokenBytes {
 		return false
 	}
 	for i := range len(s) {

@@ -67,7 +67,7 @@ func TestTheFirstAgent(t *testing.T) {
 			asked := said(t, c.Request)
 			word := func(key string) string { s, _ := asked[key].(string); return s }
 			pid, _ := asked["pid"].(float64)
-			q := wire.Request{Container: word("container"), PID: int(pid), Ask: word("ask"), Grant: word("grant"),
+			q := wire.Request{Container: word("container"), PID: int(pid), Amount: word("ask"), Grant: word("grant"),
 				Version: word("version")}
 			err := hook{dial: dial}.ask(t.Context(), path, q)
 			l.Close()

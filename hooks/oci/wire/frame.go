@@ -100,15 +100,15 @@ func read(r io.Reader, v any) error {
 	return nil
 }
 
-// Request asks the agent to arm one container.
+// Request asks the agent to activate one container.
 type Request struct {
 	// Container is the id in the OCI state.
 	Container string `json:"container"`
 	// PID is the container's first process in the host's pid namespace.
 	PID int `json:"pid"`
-	// Ask is the amount in the hook's arguments; empty for the guard itself.
-	Ask string `json:"ask,omitempty"`
-	// Grant is the claim in the hook's arguments; empty for pods.
+	// Amount is the amount in the hook's arguments; empty for the guard itself.
+	Amount string `json:"ask,omitempty"`
+	// Grant is the grant in the hook's arguments; empty for pods.
 	Grant string `json:"grant,omitempty"`
 	// Version is the hook's own version, for logs alone.
 	Version string `json:"version,omitempty"`

@@ -24,7 +24,7 @@ func frame(version byte, body string) []byte {
 
 func TestRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	q := Request{Container: "c1", PID: 4711, Ask: "gpu-memory-gib:10", Grant: "k-1", Version: "v1"}
+	q := Request{Container: "c1", PID: 4711, Amount: "gpu-memory-gib:10", Grant: "k-1", Version: "v1"}
 	p := Response{Message: "no grant for \"c1\"\n", Retry: true, Version: "v2"}
 	if err := errors.Join(WriteRequest(&b, q), WriteResponse(&b, p)); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestLayoutOfTheFrameStays(t *testing.T) {
 func TestPeerOfANeighbouringVersion(t *testing.T) {
 	newer, err := ReadRequest(bytes.NewReader(frame(Version,
 		`{"container":"c","pid":7,"ask":"gpu:1","version":"v9","cgroup":{"inode":5},"deadline_ms":[1]}`)))
-	if want := (Request{Container: "c", PID: 7, Ask: "gpu:1", Version: "v9"}); err != nil || newer != want {
+	if want := (Request{Container: "c", PID: 7, Amount: "gpu:1", Version: "v9"}); err != nil || newer != want {
 		t.Errorf("newer hook: %+v (%v), want %+v", newer, err, want)
 	}
 	older, err := ReadRequest(bytes.NewReader(frame(Version, `{"container":"c","pid":7}`)))

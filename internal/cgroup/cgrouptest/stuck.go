@@ -39,9 +39,9 @@ func Unanswered(t testing.TB) string {
 	return filepath.Join(dir, "file")
 }
 
-// Waits reports whether a thread of the process waits for Unanswered's server. The state D alone does not show that. A
-// program that is read from the disk has it too, and the freezer stops such a thread a moment later.
-func Waits(t testing.TB, pid int) bool {
+// IsWaiting reports whether a thread of the process waits for Unanswered's server. The state D alone does not show
+// that. A program that is read from the disk has it too, and the freezer stops such a thread a moment later.
+func IsWaiting(t testing.TB, pid int) bool {
 	t.Helper()
 	channels, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
 	if err != nil {

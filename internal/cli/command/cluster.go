@@ -153,14 +153,14 @@ func Reported(ctx context.Context, api *access.Client, now time.Time) (present.C
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if b, ok := beats[n.Name]; ok {
-			n.Heard, n.Stale = &b.Renewed, now.Sub(b.Renewed) > b.Valid
+			n.LastSeen, n.Stale = &b.Renewed, now.Sub(b.Renewed) > b.Valid
 		}
 	}
 	return c, nil
 }
 
-// SurveyTimeout bounds how long the lists of --from-cluster take together.
-const SurveyTimeout = 5 * time.Minute
+// ListTimeout bounds how long the lists of --from-cluster take together.
+const ListTimeout = 5 * time.Minute
 
 // The ports at which Kerf's pods answer, as deploy/manifests has them.
 const (
@@ -188,8 +188,8 @@ func OwnPods(ctx context.Context, api *access.Client, app string) ([]OwnPod, err
 	return out, err //nolint:wrapcheck // it says what it did
 }
 
-// AskPod asks a pod of Kerf's over the API server, which needs the right to pods/proxy in Kerf's namespace.
-func AskPod(ctx context.Context, api *access.Client, p OwnPod, port int, what string, query url.Values,
+// CallPod asks a pod of Kerf's over the API server, which needs the right to pods/proxy in Kerf's namespace.
+func CallPod(ctx context.Context, api *access.Client, p OwnPod, port int, what string, query url.Values,
 	most int64) ([]byte, error) {
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/%s", SystemNamespace, url.PathEscape(p.name), port,
 		what)

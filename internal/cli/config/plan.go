@@ -5,17 +5,16 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/configplan"
+	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/sharing"
-	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // The exit statuses of config diff are those of diff and kubectl diff: 1 for differences, 2 for errors.
@@ -40,7 +39,7 @@ Exit status: 0 without differences, 1 with differences, 2 or more on an error.`,
 			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
+			ctx, cancel := context.WithTimeout(c.Context(), command.ListTimeout)
 			defer cancel()
 			p, _, err := compare(ctx, a, args)
 			if err != nil {
@@ -48,14 +47,14 @@ Exit status: 0 without differences, 1 with differences, 2 or more on an error.`,
 			}
 			if err := a.Answer(output, p, func() string {
 				var b strings.Builder
-				if p.differs() > 0 || len(p.Applied) > 0 || len(p.Errors) > 0 {
-					p.header(&b)
+				if p.Differs() > 0 || len(p.Applied) > 0 || len(p.Errors) > 0 {
+					p.Header(&b)
 				}
 				return b.String()
 			}); err != nil {
 				return command.Exit(exitTrouble, err)
 			}
-			if n := p.differs(); n > 0 {
+			if n := p.Differs(); n > 0 {
 				return command.Exit(exitDiffers, fmt.Errorf("the configs differ in %d fields", n))
 			}
 			return nil
@@ -87,162 +86,41 @@ validate. It shows:
 			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
+			ctx, cancel := context.WithTimeout(c.Context(), command.ListTimeout)
 			defer cancel()
 			d, x, err := compare(ctx, a, args)
 			if err != nil {
 				return command.Fail(err)
 			}
-			p := configPlan{configDiff: d, Nodes: []nodePlan{}}
-			if err := x.nodes(&p); err != nil {
+			p := configplan.Plan{Diff: d, Nodes: []configplan.NodePlan{}}
+			if err := x.Nodes(&p); err != nil {
 				return command.Fail(err)
 			}
-			return command.Fail(a.Answer(output, p, p.text))
+			return command.Fail(a.Answer(output, p, p.Text))
 		},
 	}
 	command.OutputFlag(c, &output)
 	return c
 }
 
-// text is the plan for people.
-func (p configPlan) text() string {
-	var b strings.Builder
-	p.header(&b)
-	for _, n := range p.Nodes {
-		n.write(&b)
+// compare reads a config and the cluster.
+func compare(ctx context.Context, a *command.App, names []string) (configplan.Diff, configplan.Comparison, error) {
+	d, err := readDocument(a, names)
+	if err != nil {
+		return configplan.Diff{}, configplan.Comparison{}, err
 	}
-	for _, l := range p.Left {
-		fmt.Fprintf(&b, "\nnote: %s\n", l)
+	api, err := a.Cluster()
+	if err != nil {
+		return configplan.Diff{}, configplan.Comparison{}, err
 	}
-	return b.String()
-}
-
-func (n nodePlan) write(b *strings.Builder) {
-	pool := n.After
-	if n.Before != n.After {
-		pool = n.Before + " -> " + n.After
+	defer api.Close()
+	cluster, err := survey.Take(ctx, api)
+	if err != nil {
+		return configplan.Diff{}, configplan.Comparison{}, fmt.Errorf("read the cluster: %w", err)
 	}
-	switch {
-	case n.Refused != "":
-		fmt.Fprintf(b, "\nnode %s: would not take it: %s\n", n.Node, n.Refused)
-		return
-	case n.NotPlanned != "":
-		fmt.Fprintf(b, "\nnode %s: cannot be planned: %s\n", n.Node, n.NotPlanned)
-		return
+	data, err := survey.Config(ctx, api)
+	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		return configplan.Diff{}, configplan.Comparison{}, fmt.Errorf("read the cluster: %w", err)
 	}
-	fmt.Fprintf(b, "\nnode %s (pool %s)", n.Node, pool)
-	switch n.Applied {
-	case inLastGood:
-		fmt.Fprintf(b, ", from its last known good config %s, since it rejected the ConfigMap's", short(n.SHA256))
-	case inBuiltIn:
-		b.WriteString(", from the built-in default")
-	case inNothing:
-		b.WriteString(", from nothing: it grants nothing until a config is valid")
-	case inOtherState:
-		fmt.Fprintf(b, ", from the ConfigMap's text, though the node applies sha256 %s", short(n.SHA256))
-	}
-	if len(n.Now)+len(n.Waits)+len(n.New) == 0 {
-		b.WriteString(": no GPU changes\n")
-	} else {
-		b.WriteString(":\n")
-	}
-	for _, s := range n.Now {
-		fmt.Fprintf(b, "  now    GPU %d: %s\n", s.Index, strings.Join(s.What, ", "))
-	}
-	for _, s := range n.Waits {
-		fmt.Fprintf(b, "  waits  GPU %d: %s; for %s\n", s.Index, strings.Join(s.What, ", "), strings.Join(s.For, ", "))
-	}
-	for _, s := range n.New {
-		fmt.Fprintf(b, "  new    GPU %d: %s%s\n", s.Index, strings.Join(s.What, ", "), keeping(s.For))
-	}
-	for _, s := range n.Shares {
-		s.write(b)
-	}
-	for _, r := range n.Rules {
-		whom := r.When
-		switch {
-		case len(r.Running) == 0:
-		case r.AtOnce:
-			whom += ", for " + strings.Join(r.Running, ", ") + " as well"
-		default:
-			whom += keeping(r.Running)
-		}
-		fmt.Fprintf(b, "  rule   %s (%s)\n", r.change(), whom)
-	}
-}
-
-// keeping says who keeps what he has.
-func keeping(who []string) string {
-	switch len(who) {
-	case 0:
-		return ""
-	case 1:
-		return "; " + who[0] + " keeps what it has"
-	}
-	return "; " + strings.Join(who, ", ") + " keep what they have"
-}
-
-// sharePlan is a reason why shares of GPUs would be rejected.
-type sharePlan struct {
-	Indexes []int  `json:"indexes"`
-	Why     string `json:"reason"`
-}
-
-// configured is a config and the pool of a node in it.
-type configured struct {
-	config.Config
-	pool config.Pool
-}
-
-// rejectedShares are the GPUs of a report whose shares the new config would reject for their enforcement level. Where
-// another list of backends would be used, only the agent can tell the level, once it applies the config.
-func rejectedShares(before, after configured, s gpunode.Status) []sharePlan {
-	var out []sharePlan
-	for _, g := range s.GPUs {
-		why := rejectedShare(before, after, g)
-		if why == "" {
-			continue
-		}
-		i := slices.IndexFunc(out, func(p sharePlan) bool { return p.Why == why })
-		if i < 0 {
-			i, out = len(out), append(out, sharePlan{Why: why})
-		}
-		out[i].Indexes = append(out[i].Indexes, g.Index)
-	}
-	return out
-}
-
-func rejectedShare(before, after configured, g gpunode.GPU) string {
-	gpu := gpureport.Ref(g.UUID).GPU()
-	gpu.Index, gpu.Model, gpu.MIG, gpu.MIGCapable = g.Index, g.Model, g.MIG, g.MIG || g.MIGState != nil
-	was, set := before.pool.Of(gpu), after.pool.Of(gpu)
-	mode := set.Mode
-	if mode == config.ModeAuto {
-		mode = after.pool.Mode
-	}
-	known := len(g.Levels) > 0 && slices.Equal(before.BackendsOn(was, before.pool, ""),
-		after.BackendsOn(set, after.pool, ""))
-	if set.Excluded || !mode.Shared() || g.MIG || gpu.Ref().IsInstance() || !known {
-		return ""
-	}
-	demanded, level := after.pool.MinLevelOf(set), sharing.ShareLevel(sharing.ParseLevels(g.Levels))
-	reason := ""
-	if g.LevelReason != "" {
-		reason = " (" + g.LevelReason + ")"
-	}
-	switch {
-	case level.AtLeast(sharing.LeastOfShare(demanded)):
-		return ""
-	case demanded == sharing.LevelUnknown:
-		return fmt.Sprintf("no backend is known to enforce them%s; %s", reason, sharing.AllowUnenforced)
-	}
-	return fmt.Sprintf("their level is %s, and %s is demanded%s", level, demanded, reason)
-}
-
-func (p sharePlan) write(b *strings.Builder) {
-	var gpus []string
-	for _, i := range p.Indexes {
-		gpus = append(gpus, fmt.Sprint(i))
-	}
-	fmt.Fprintf(b, "  shares GPU %s: rejected: %s\n", strings.Join(gpus, ", "), p.Why)
+	return configplan.New(d.config, d.files, cluster, data)
 }

@@ -92,10 +92,10 @@ func TestConfigPlan(t *testing.T) {
 		"shares that nothing enforces, allowed": {before,
 			head + "  - {name: a, nodeSelector: {tier: a}, minEnforcement: none}\n  - {name: default}\n",
 			[]string{"plan"}, command.ExitOK, []string{"node n2"}, []string{"  shares"}},
-		"shares below what is demanded": {before,
+		"shares below what is required": {before,
 			head + "  - {name: a, nodeSelector: {tier: a}, minEnforcement: userspace}\n  - {name: default}\n",
 			[]string{"plan"}, command.ExitOK, []string{
-				"  shares GPU 0: rejected: their level is none, and userspace is demanded (driver: too old)",
+				"  shares GPU 0: rejected: their level is none, and userspace is required (driver: too old)",
 			}, nil},
 		"shares that other backends may enforce": {before,
 			head + "  - {name: a, nodeSelector: {tier: a}, backends: [driver, reactive]}\n  - {name: default}\n",
@@ -135,16 +135,16 @@ func TestConfigPlan(t *testing.T) {
 				"  rule   onOverCap not said -> kill (at once, for ns/train, grant k-2 as well)",
 				"  rule   onUnmanagedProcess not said -> kill (at once, ",
 				"  rule   idle.timeout not said -> 2h0m0s (at once, ",
-				"  rule   minEnforcement not said -> driver (new claims; ns/train, grant k-2 keep what they have)",
-				"  rule   profiles[s].memory 1GiB -> 2GiB (new claims; ns/train keeps what it has)",
+				"  rule   minEnforcement not said -> driver (new grants; ns/train, grant k-2 keep what they have)",
+				"  rule   profiles[s].memory 1GiB -> 2GiB (new grants; ns/train keeps what it has)",
 				"  rule   profiles[s].onOverCap not said -> evict (at once, for ns/train as well)",
 			}, []string{"rule   mode"},
 		},
 		"MIG layouts": {before, head + "  - {name: a, nodeSelector: {tier: a}, powerLimitWatts: 300, migLayouts: " +
 			"[{migEnabled: " +
 			"true, instances: {1g.10gb: 7}}]}\n  - {name: default}\n", []string{"plan"}, command.ExitOK, []string{
-			"  now    GPU 1: powerLimitWatts as it is -> 300W, mig as demand asks -> {1g.10gb: 7}",
-			"  waits  GPU 0: powerLimitWatts as it is -> 300W, mig as demand asks -> {1g.10gb: 7}; for ns/train, " +
+			"  now    GPU 1: powerLimitWatts as it is -> 300W, mig as pods request -> {1g.10gb: 7}",
+			"  waits  GPU 0: powerLimitWatts as it is -> 300W, mig as pods request -> {1g.10gb: 7}; for ns/train, " +
 				"grant k-2",
 		}, nil},
 		"GPUs that no node has": {before, head + "  - {name: a, nodeSelector: {tier: a}, gpuRules: [{index: [1, 9], " +

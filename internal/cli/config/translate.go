@@ -103,7 +103,7 @@ func translateFile(a *command.App, name string, o manifest.Options, strict bool)
 	if err != nil {
 		return command.Fail(err)
 	}
-	for _, s := range append(r.Said, r.Left...) {
+	for _, s := range append(r.Differences, r.Left...) {
 		_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %s\n", a.Name(), s)
 	}
 	_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %d pods found, %d translated, %d GPU requests not translated\n",
@@ -161,7 +161,7 @@ kerf mig import converts MIG layouts, and kerf translate converts pods.`,
 			if err != nil {
 				return command.Fail(err)
 			}
-			for _, s := range r.Said {
+			for _, s := range r.Differences {
 				_, _ = fmt.Fprintf(a.ErrOut, "%s config import: %s\n", a.Name(), s)
 			}
 			out, err := r.Config.Encode()

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drain is kerf cordon, drain and uncordon: they mark a GPU of a cluster and wait until it has no grant.
+// Package drain is kerf cordon, drain and uncordon. They mark a GPU of a cluster, and wait until it has no grant. Or
+// they mark a node's driver, and wait until Kerf has released it.
 package drain
 
 import (
@@ -27,8 +28,10 @@ const drainEvery = time.Second
 // task is what a command does with one GPU.
 type task struct {
 	evict, force, wait bool
-	reason, output     string
-	timeout            time.Duration
+	// driver means the NVIDIA driver of a node.
+	driver         bool
+	reason, output string
+	timeout        time.Duration
 }
 
 // Commands are the commands of this package.
@@ -75,38 +78,55 @@ only on this GPU stays pending on the node, and an event states the reason.`,
 func drainCommand(a *command.App) *cobra.Command {
 	o := &task{evict: true, wait: true}
 	c := &cobra.Command{
-		Use:   "drain GPU",
-		Short: "Cordon one GPU of a cluster, evict its pods, and wait for them",
+		Use:   "drain GPU | drain --driver NODE",
+		Short: "Cordon a GPU and evict its pods, or release a driver",
 		Long: `Cordon one GPU of a cluster, evict its pods and wait until they end. Evictions
 respect PodDisruptionBudgets. kerf drain evicts no pod without a controller
 unless --force is given. It never ends programs that kerf run started; it names
 them and waits. kerf uncordon clears the mark.
 
+With --driver, NODE grants nothing new, and the command evicts the pods of all
+its GPUs. Then kerf-agent and kerf-monitor release the NVIDIA driver, so that
+its modules can be unloaded. kerf uncordon --driver ends it.
+
 ` + aboutGPU,
-		Example: "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf drain node-1/3 " +
-			"--timeout 10m",
-		Args:              cobra.ExactArgs(1),
-		RunE:              func(c *cobra.Command, args []string) error { return cordon(c.Context(), a, o, args[0]) },
+		Example: "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n" +
+			"  kerf drain node-1/3 --timeout 10m\n" +
+			"  kerf drain --driver node-1 --reason 'driver 590'",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.driver {
+				return drainDriver(c.Context(), a, o, args[0])
+			}
+			return cordon(c.Context(), a, o, args[0])
+		},
 		ValidArgsFunction: a.CompleteGPUName,
 	}
+	c.Flags().BoolVar(&o.driver, "driver", false, "release the NVIDIA driver of a node for an upgrade")
 	c.Flags().BoolVar(&o.force, "force", false, "also evict pods that no controller replaces")
 	o.define(c)
 	return c
 }
 
 func uncordonCommand(a *command.App) *cobra.Command {
-	var output string
+	o := &task{}
 	c := &cobra.Command{
-		Use:     "uncordon GPU",
-		Short:   "Clear the mark of kerf cordon or kerf drain",
-		Long:    "Clear the mark of kerf cordon or kerf drain. The GPU takes new grants again.\n\n" + aboutGPU,
-		Example: "  kerf uncordon node-1/3",
+		Use:   "uncordon GPU | uncordon --driver NODE",
+		Short: "Clear the mark of kerf cordon or kerf drain",
+		Long: `Clear the mark of kerf cordon or kerf drain. The GPU takes new grants again.
+With --driver, NODE uses its NVIDIA driver again.
+
+` + aboutGPU,
+		Example: "  kerf uncordon node-1/3\n  kerf uncordon --driver node-1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := command.CheckOutput(output); err != nil {
+			if o.driver {
+				return useDriver(c.Context(), a, o, args[0])
+			}
+			if err := command.CheckOutput(o.output); err != nil {
 				return err
 			}
-			return withGPU(c.Context(), a, &task{output: output}, args[0],
+			return withGPU(c.Context(), a, o, args[0],
 				func(ctx context.Context, d *draining) error {
 					if err := d.mark(ctx, func(s gpunode.Spec) gpunode.Spec { return s.Without(d.gpu) }); err != nil {
 						return err
@@ -116,7 +136,8 @@ func uncordonCommand(a *command.App) *cobra.Command {
 		},
 		ValidArgsFunction: a.CompleteGPUName,
 	}
-	command.OutputFlag(c, &output)
+	c.Flags().BoolVar(&o.driver, "driver", false, "use the NVIDIA driver of a node again")
+	command.OutputFlag(c, &o.output)
 	return c
 }
 
@@ -185,22 +206,27 @@ func withGPU(parent context.Context, a *command.App, o *task, named string,
 		if d.node, d.gpu, d.name, err = gpuNamed(p, named); err != nil {
 			return command.Fail(err)
 		}
+		d.what = "GPU " + d.name
 		return command.Fail(f(ctx, d))
 	})
 }
 
 // answer is what the commands print at their end.
 type answer struct {
-	GPU  string `json:"gpu"`
+	// GPU is absent for a node's driver.
+	GPU  string `json:"gpu,omitempty"`
 	Node string `json:"node"`
-	// Name is the node's name and the index of the GPU there. State is cordoned, drained or uncordoned.
+	// Name is the node's name and the index of the GPU there, or the node's. State is cordoned, drained or uncordoned.
 	Name  string `json:"name"`
 	State string `json:"state"`
 }
 
 func (d *draining) answer(a *command.App, state, sentence string) error {
 	return a.Answer(d.task.output, answer{d.gpu, d.node, d.name, state}, func() string {
-		return fmt.Sprintf("GPU %s (%s) %s\n", d.name, d.gpu, sentence)
+		if d.gpu == "" {
+			return d.what + " " + sentence + "\n"
+		}
+		return fmt.Sprintf("%s (%s) %s\n", d.what, d.gpu, sentence)
 	})
 }
 

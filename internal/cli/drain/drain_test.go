@@ -14,13 +14,13 @@ import (
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
-// drainedNode is a GPUNode of one GPU with these claims.
-func drainedNode(cordoned string, claims ...string) string {
+// drainedNode is a GPUNode of one GPU with these grants.
+func drainedNode(cordoned string, grants ...string) string {
 	return fmt.Sprintf(
-		`{"metadata":{"name":"n","resourceVersion":"41"},"status":{"conditions":[{"type":"Ready","status":"True"}],"gpus":[{"uuid":"GPU-abc","index":0,"health":"healthy","cordoned":%q}],"grants":[%s]}}`, cordoned, strings.Join(claims, ","))
+		`{"metadata":{"name":"n","resourceVersion":"41"},"status":{"conditions":[{"type":"Ready","status":"True"}],"gpus":[{"uuid":"GPU-abc","index":0,"health":"healthy","cordoned":%q}],"grants":[%s]}}`, cordoned, strings.Join(grants, ","))
 }
 
-func claimOn(pod, gpu string) string {
+func grantOn(pod, gpu string) string {
 	return fmt.Sprintf(
 		`{"id":"c-%s","podUID":"u-%s","namespace":"team","pod":%q,"container":"main","shares":[{"gpu":%q,"memoryBytes":1}]}`, pod, pod, pod, gpu)
 }
@@ -30,7 +30,7 @@ func drainingCluster(t *testing.T, evict int, looks ...string) *clitest.Cluster 
 	t.Helper()
 	looks = append(looks[:1:1], looks...) // the first is for the mark
 	f := clitest.StartCluster(t, Commands)
-	f.Lists[command.GPUNodesPath] = []string{drainedNode("", claimOn("a", "GPU-abc"))}
+	f.Lists[command.GPUNodesPath] = []string{drainedNode("", grantOn("a", "GPU-abc"))}
 	f.On = func(w http.ResponseWriter, method, path, _ string) bool {
 		switch {
 		case method == http.MethodPatch && path == command.GPUNodesPath+"/n":
@@ -58,8 +58,8 @@ func drainingCluster(t *testing.T, evict int, looks ...string) *clitest.Cluster 
 }
 
 func TestDrainWaits(t *testing.T) {
-	f := drainingCluster(t, 201, drainedNode("", claimOn("a", "GPU-abc")), drainedNode("why", claimOn("a", "GPU-abc"),
-		claimOn("b", "GPU-other")), drainedNode("why", claimOn("b", "GPU-other")))
+	f := drainingCluster(t, 201, drainedNode("", grantOn("a", "GPU-abc")), drainedNode("why", grantOn("a", "GPU-abc"),
+		grantOn("b", "GPU-other")), drainedNode("why", grantOn("b", "GPU-other")))
 	out, errOut, code := f.Call("cordon", "n/0", "--wait", "--reason", "fan")
 	if code != command.ExitOK || !strings.Contains(out, "is drained") ||
 		!strings.Contains(out, "kubectl kerf uncordon n/0") {
@@ -79,7 +79,7 @@ func TestDrainWaits(t *testing.T) {
 }
 
 func TestDrainEvicts(t *testing.T) {
-	f := drainingCluster(t, 201, drainedNode("why", claimOn("a", "GPU-abc"), claimOn("bare", "GPU-abc")),
+	f := drainingCluster(t, 201, drainedNode("why", grantOn("a", "GPU-abc"), grantOn("bare", "GPU-abc")),
 		drainedNode("why"))
 	out, errOut, code := f.Call("drain", "GPU-abc")
 	if code != command.ExitOK || !strings.Contains(errOut, "evicts team/a") ||
@@ -91,7 +91,7 @@ func TestDrainEvicts(t *testing.T) {
 		!strings.Contains(wrote[1], `"preconditions":{"uid":"u-a"}`) {
 		t.Errorf("wrote %q", wrote)
 	}
-	f = drainingCluster(t, 429, drainedNode("why", claimOn("bare", "GPU-abc")), drainedNode("why"))
+	f = drainingCluster(t, 429, drainedNode("why", grantOn("bare", "GPU-abc")), drainedNode("why"))
 	if _, errOut, code = f.Call("drain", "GPU-abc", "--force"); code != command.ExitOK ||
 		!strings.Contains(errOut, "cannot evict team/bare yet") {
 		t.Errorf("a budget: status %d: %s", code, errOut)
@@ -99,7 +99,7 @@ func TestDrainEvicts(t *testing.T) {
 }
 
 func TestDrainEnds(t *testing.T) {
-	busy := drainedNode("why", claimOn("a", "GPU-abc"))
+	busy := drainedNode("why", grantOn("a", "GPU-abc"))
 	f := drainingCluster(t, 201, busy)
 	if _, errOut, code := f.Call("drain", "n/0", "--timeout", "20ms"); code != command.ExitFailure ||
 		!strings.Contains(errOut, "after 20ms GPU n/0") || !strings.Contains(errOut, "the mark stays") {
@@ -144,7 +144,7 @@ func TestDrainRefuses(t *testing.T) {
 		"timeout alone": {[]string{"gpu-1/0", "--timeout", "1s"}, "add --wait", command.ExitUsage},
 		"in the past":   {[]string{"gpu-1/0", "--wait", "--timeout", "-1s"}, "is below zero", command.ExitUsage},
 		"no such flag":  {[]string{"gpu-1/0", "--evict"}, "unknown flag", command.ExitUsage},
-		"no right":      {[]string{"gpu-1/0"}, "mark GPU gpu-1/0 in gpunode gpu-1", command.ExitFailure},
+		"no right":      {[]string{"gpu-1/0"}, "mark GPU gpu-1/0: change gpunode gpu-1", command.ExitFailure},
 	} {
 		if _, errOut, code := f.Call(append([]string{"cordon"}, tt.args...)...); code != tt.code ||
 			!strings.Contains(errOut, tt.want) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,50 +23,31 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// draining is one GPU that a command marks, and the state of its waiting.
+// draining is a GPU that a command marks, or the driver of a node, and the state of its waiting.
 type draining struct {
-	api             *access.Client
-	task            *task
-	tell            io.Writer
-	node, gpu, name string
+	api  *access.Client
+	task *task
+	tell io.Writer
+	// gpu is empty for the driver. The command names the object by what.
+	node, gpu, name, what string
 	// said has what was printed already.
 	said map[string]bool
 }
 
-// markTries is how often a mark is written that meets another change of the object.
-const markTries = 10
-
-// mark changes the cordons of the node.
+// mark changes the spec of the node's GPUNode.
 func (d *draining) mark(ctx context.Context, change func(gpunode.Spec) gpunode.Spec) error {
-	var err error
-	for range markTries {
-		if err = d.tryMark(ctx, change); !errors.Is(err, sharing.ErrConflict) {
-			break
-		}
-	}
+	err := command.ChangeSpec(ctx, d.api, d.node, "kerf-drain", func(o gpunode.Object) gpunode.Spec {
+		return change(o.Spec)
+	})
 	if err != nil {
-		return fmt.Errorf("mark GPU %s in gpunode %s: %w", d.name, d.node, err)
+		return fmt.Errorf("mark %s: %w", d.what, err)
 	}
 	return nil
 }
 
-// tryMark replaces the list of cordons, if the object has not changed since it was read.
-func (d *draining) tryMark(ctx context.Context, change func(gpunode.Spec) gpunode.Spec) error {
-	var o gpunode.Object
-	if err := d.api.Get(ctx, d.path(), nil, &o); err != nil {
-		return err //nolint:wrapcheck // mark says what it did
-	}
-	patch := map[string]any{
-		"metadata": map[string]string{"resourceVersion": o.Metadata.ResourceVersion},
-		"spec":     gpunode.SpecPatch(o.Spec, change(o.Spec)),
-	}
-	return d.api.Do(ctx, http.MethodPatch, d.path(), //nolint:wrapcheck // mark says what it did
-		url.Values{"fieldManager": {"kerf-drain"}}, &access.Body{Type: access.MergePatch, Value: patch}, nil)
-}
+func (d *draining) path() string { return command.GPUNodePath(d.node) }
 
-func (d *draining) path() string { return command.GPUNodesPath + "/" + url.PathEscape(d.node) }
-
-// wait returns nil once the agent has heard of the mark and nothing is on the GPU.
+// wait returns nil once the agent has heard of the mark and nothing is on the GPU, or the driver is released.
 func (d *draining) wait(ctx context.Context) error {
 	var left string
 	tick := time.NewTicker(drainEvery)
@@ -86,9 +68,9 @@ func (d *draining) wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if stopped, ok := errors.AsType[*command.InterruptedError](context.Cause(ctx)); ok {
-				return command.Exit(stopped.Code(), fmt.Errorf("stopped; GPU %s stays cordoned", d.name))
+				return command.Exit(stopped.Code(), fmt.Errorf("stopped; %s stays marked", d.what))
 			}
-			return fmt.Errorf("after %v GPU %s %s; the mark stays: %w", d.task.timeout, d.name, left,
+			return fmt.Errorf("after %v %s %s; the mark stays: %w", d.task.timeout, d.what, left,
 				sharing.ErrUnavailable)
 		case <-tick.C:
 		}
@@ -101,11 +83,7 @@ func (d *draining) look(ctx context.Context) (string, error) {
 	if err := d.api.Get(ctx, d.path(), nil, &o); err != nil {
 		return "", fmt.Errorf("read gpunode %s: %w", d.node, err)
 	}
-	heard := false
-	for _, g := range o.Status.GPUs {
-		heard = heard || g.UUID == d.gpu && g.Cordoned != ""
-	}
-	if !heard {
+	if !d.heard(o) {
 		return "waits until the agent of " + d.node + " has read the mark", nil
 	}
 	var pods, others []string
@@ -131,11 +109,24 @@ func (d *draining) look(ctx context.Context) (string, error) {
 		return "waits for " + some(append(pods, others...), 8), nil
 	case len(others) > 0:
 		return "waits for programs of no pod, grants " + some(others, 8), nil
+	case d.gpu == "" && !o.Status.DriverReleased():
+		return "waits until kerf-agent and kerf-monitor release it", nil
 	}
 	return "", nil
 }
 
+// heard reports whether the agent has read the mark.
+func (d *draining) heard(o gpunode.Object) bool {
+	if d.gpu == "" {
+		return o.Status.ObservedGeneration >= o.Metadata.Generation
+	}
+	return slices.ContainsFunc(o.Status.GPUs, func(g gpunode.GPU) bool { return g.UUID == d.gpu && g.Cordoned != "" })
+}
+
 func (d *draining) on(c gpunode.Grant) bool {
+	if d.gpu == "" {
+		return true
+	}
 	for _, f := range c.Shares {
 		if f.GPU == d.gpu {
 			return true
@@ -183,6 +174,6 @@ func (d *draining) evict(ctx context.Context, c gpunode.Grant) error {
 func (d *draining) once(sentence string) {
 	if !d.said[sentence] {
 		d.said[sentence] = true
-		_, _ = fmt.Fprintf(d.tell, "GPU %s %s\n", d.name, sentence)
+		_, _ = fmt.Fprintf(d.tell, "%s %s\n", d.what, sentence)
 	}
 }

@@ -66,7 +66,7 @@ Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 			if most < 1 {
 				return command.Misused(sharing.Invalid("--nodes", fmt.Sprint(most), "write 1 or more", "is too few"))
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
+			ctx, cancel := context.WithTimeout(c.Context(), command.ListTimeout)
 			defer cancel()
 			api, err := a.Cluster()
 			if err != nil {
@@ -86,8 +86,8 @@ Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 			default:
 				err = x.write(a.Out, most)
 			}
-			if err == nil && x.Waits != "" {
-				return command.Exit(exitWaits, errors.New("pod "+api.Namespace+"/"+args[0]+" waits: "+x.Waits))
+			if err == nil && x.PendingReason != "" {
+				return command.Exit(exitWaits, errors.New("pod "+api.Namespace+"/"+args[0]+" waits: "+x.PendingReason))
 			}
 			return command.Fail(err)
 		},
@@ -119,7 +119,7 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	}
 	w, ok, err := wantOf(found.Pods[at])
 	if err == nil && !ok {
-		err = fmt.Errorf("it asks for no GPU of Kerf's: %w", sharing.ErrInvalid)
+		err = fmt.Errorf("it requests no GPU of Kerf's: %w", sharing.ErrInvalid)
 	}
 	if err != nil {
 		return Explanation{}, err
@@ -131,8 +131,8 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	}
 	if s, on := state.Standing(w.UID); on {
 		x.stands(s)
-	} else if x.Waits = state.Explain(w, now); x.Waits == "" {
-		x.Waits = "nodes have room for it now; what else keeps it is in its events"
+	} else if x.PendingReason = state.Explain(w, now); x.PendingReason == "" {
+		x.PendingReason = "nodes have enough free for it now; what else keeps it is in its events"
 	}
 	for _, answer := range state.Answers(w, freeCPU(found, w.UID), now) {
 		x.Nodes = append(x.Nodes, answered(answer))
@@ -155,7 +155,8 @@ func stateOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.Cl
 		b.Configure(doc)
 	}
 	for _, n := range c.Nodes {
-		b.Machine(n.Name, scheduler.Machine{CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Offers: n.Offers})
+		b.Machine(n.Name, scheduler.Machine{CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory,
+			Allocatable: n.Allocatable})
 		raw, ok := c.Reports[n.Name]
 		if !ok {
 			continue
@@ -183,8 +184,8 @@ func stateOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.Cl
 	return b, left, nil
 }
 
-func wantOf(p survey.Pod) (scheduler.Want, bool, error) {
-	w, ok, err := scheduler.WantOf(p.Pod)
+func wantOf(p survey.Pod) (scheduler.PodRequest, bool, error) {
+	w, ok, err := scheduler.PodRequestOf(p.Pod)
 	w.CPU, w.Memory = cluster.Milli(p.MilliCPU), p.Memory
 	return w, ok, err
 }

@@ -33,7 +33,7 @@ func explained() map[string][]string {
 		name := fmt.Sprintf("gpu-%d", i+1)
 		n = strings.ReplaceAll(n, "GPU-gpu-2-0", "GPU-00000000-0000-0000-0000-000000000020") // a plan has UUIDs
 		n = strings.Replace(n, `"gpus":`,
-			`"pendingPods":[{"podUID":"uid-stuck","reason":"9GiB free, 60GiB asked"}],"gpus":`, 1)
+			`"pendingPods":[{"podUID":"uid-stuck","reason":"9GiB free, 60GiB requested"}],"gpus":`, 1)
 		for g, gib := range free[name] {
 			n = strings.Replace(n, fmt.Sprintf(`"index":%d,`, g),
 				fmt.Sprintf(`"index":%d,"capacityBytes":%d,"freeBytes":%d,"freePercent":100,`, g, 80<<30, gib<<30), 1)
@@ -104,13 +104,13 @@ func TestExplainPod(t *testing.T) {
 			"not taken into account: list leases", "not taken into account: read configmap kerf-config",
 		}},
 		"by others": {[]string{"chat-0"}, command.ExitOK, []string{"bound by another scheduler"}},
-		"few nodes": {[]string{"chat-3", "--nodes", "1"}, command.ExitOK, []string{"and 1 more with room"}},
+		"few nodes": {[]string{"chat-3", "--nodes", "1"}, command.ExitOK, []string{"and 1 more with enough free"}},
 		"waits": {[]string{"huge"}, exitWaits,
 			[]string{"waits: needs 70GiB on one GPU: best of 3 nodes has 50GiB free"}},
-		"may be soon": {[]string{"chat-9"}, exitWaits, []string{"waits: nodes have room for it now"}},
+		"may be soon": {[]string{"chat-9"}, exitWaits, []string{"waits: nodes have enough free for it now"}},
 		"on its node": {[]string{"stuck"}, exitWaits,
-			[]string{"waits: node gpu-1 has no room for it: 9GiB free, 60GiB asked"}},
-		"no GPU":     {[]string{"plain"}, command.ExitFailure, []string{"asks for no GPU of Kerf's"}},
+			[]string{"waits: node gpu-1 has not enough free for it: 9GiB free, 60GiB requested"}},
+		"no GPU":     {[]string{"plain"}, command.ExitFailure, []string{"requests no GPU of Kerf's"}},
 		"unknown":    {[]string{"absent"}, command.ExitFailure, []string{"there is none, or it is at its end"}},
 		"wrong":      {[]string{"huge", "-o", "csv"}, command.ExitUsage, []string{"is not a form of output"}},
 		"none shown": {[]string{"huge", "--nodes", "0"}, command.ExitUsage, []string{"is too few"}},
@@ -134,7 +134,7 @@ func TestExplainPod(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	if asked != "involvedObject.kind=Pod,involvedObject.name=chat-3" {
-		t.Errorf("asked for the events of %q", asked)
+		t.Errorf("requested the events of %q", asked)
 	}
 	lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"] = []string{
 		`{"metadata":{"name":"kerf-node-gpu-2"},"spec":{"renewTime":"2020-01-01T00:00:00.000000Z","leaseDurationSeconds":40}}`}

@@ -22,8 +22,8 @@ type Explanation struct {
 	Namespace string `json:"namespace"`
 	UID       string `json:"uid"`
 	Needs     string `json:"needs"`
-	// Waits is why the pod has no GPU; empty where it has.
-	Waits string `json:"pendingReason,omitempty"`
+	// PendingReason is why the pod has no GPU; empty where it has.
+	PendingReason string `json:"pendingReason,omitempty"`
 	// Node is where it is, Planned what its Binding named by container, Has what its node reports.
 	Node    string              `json:"node,omitempty"`
 	Planned map[string][]string `json:"planned,omitempty"`
@@ -87,9 +87,9 @@ func (x *Explanation) stands(s scheduler.Standing) {
 	}
 	switch {
 	case s.Unplaced != "":
-		x.Waits = "node " + s.Node + " has no room for it: " + s.Unplaced
+		x.PendingReason = "node " + s.Node + " has not enough free for it: " + s.Unplaced
 	case len(s.Has) == 0:
-		x.Waits = "node " + s.Node + " has not reported it yet"
+		x.PendingReason = "node " + s.Node + " has not reported it yet"
 	}
 }
 
@@ -115,8 +115,8 @@ func (x Explanation) write(w io.Writer, most int) error {
 	for _, h := range x.Has {
 		fmt.Fprintf(&b, "has %s\n", h)
 	}
-	if x.Waits != "" {
-		fmt.Fprintf(&b, "waits: %s\n", x.Waits)
+	if x.PendingReason != "" {
+		fmt.Fprintf(&b, "waits: %s\n", x.PendingReason)
 	}
 	fmt.Fprintf(&b, "\nComputed now (%s), of the cluster as it is now and as if the pod were not placed yet:\n",
 		x.ComputedAt.Format(time.RFC3339))
@@ -138,7 +138,7 @@ func (x Explanation) write(w io.Writer, most int) error {
 	}
 	for _, fits := range []bool{true, false} {
 		if rest := shown[fits] - most; rest > 0 {
-			fmt.Fprintf(&b, "and %d more %s\n", rest, map[bool]string{true: "with room", false: "without"}[fits])
+			fmt.Fprintf(&b, "and %d more %s\n", rest, map[bool]string{true: "with enough free", false: "without"}[fits])
 		}
 	}
 	if len(x.Events) > 0 {

@@ -47,8 +47,9 @@ func suggestUtilizationCommand(a *command.App) *cobra.Command {
           target x grant / visible
   sglang  --mem-fraction-static, of the memory that it sees:
           (target x grant - activations) / visible
-  trtllm  kv_cache_free_gpu_mem_fraction, of the memory that is free after it
-          loaded the model: (target x grant - model) / (visible - model)
+  trtllm  --kv_cache_free_gpu_memory_fraction, of the memory that is free
+          after it loaded the model:
+          (target x grant - model) / (visible - model)
 
 MEMORY is the grant's total over all its GPUs, as the pod requests it.
 --visible-memory is the memory that the container sees on each GPU, as
@@ -151,6 +152,10 @@ func readUtilization(memory string, o utilizationFlags) (utilization, error) {
 			"is not a percentage")
 	case o.model != "" && server(o.server) != serverTRTLLM:
 		return utilization{}, sharing.Invalid("--model-memory", o.model, "leave it out", "is for --server trtllm")
+	}
+	if o.activation != "" && o.activation != activations && server(o.server) != serverSGLang {
+		return utilization{}, sharing.Invalid("--activation-memory", o.activation, "leave it out",
+			"is for --server sglang")
 	}
 	all, err := unitSize("MEMORY", memory)
 	if err != nil {

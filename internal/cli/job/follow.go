@@ -170,8 +170,8 @@ func (r *jobRun) waits(ctx context.Context, p *corev1.Pod) string {
 		}
 	}
 	if p.Spec.NodeName == "" {
-		if x, err := explain.Pod(ctx, r.api, p.Namespace, p.Name); err == nil && x.Waits != "" {
-			return x.Waits
+		if x, err := explain.Pod(ctx, r.api, p.Namespace, p.Name); err == nil && x.PendingReason != "" {
+			return x.PendingReason
 		}
 	}
 	events, err := survey.Events(ctx, r.api, p.Namespace, p.Name)

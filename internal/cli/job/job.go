@@ -74,7 +74,7 @@ func Run(a *command.App, c *cobra.Command, o *Options, args []string, request sh
 		err = errors.Join(err, sharing.Invalid("--image", "", "name the image that has the command",
 			"is missing: in a cluster a command runs in a container"))
 	}
-	var words translate.Words
+	var words translate.ContainerFields
 	if err == nil {
 		words, err = translate.Of(request)
 	}
@@ -87,7 +87,7 @@ func Run(a *command.App, c *cobra.Command, o *Options, args []string, request sh
 	}
 	defer api.Close()
 	if !o.Quiet {
-		for _, s := range words.Said {
+		for _, s := range words.Differences {
 			notice(a, s)
 		}
 	}
@@ -118,7 +118,7 @@ func Run(a *command.App, c *cobra.Command, o *Options, args []string, request sh
 func notice(a *command.App, s string) { _, _ = fmt.Fprintf(a.ErrOut, "%s run: %s\n", a.Name(), s) }
 
 // job is the Job that runs the command once: what fails is not tried again, since the user sees it and tries.
-func job(o *Options, words translate.Words, args, environ []string) *batchv1.Job {
+func job(o *Options, words translate.ContainerFields, args, environ []string) *batchv1.Job {
 	never, ttl := int32(0), int32(jobKept/time.Second)
 	limits := corev1.ResourceList{}
 	for name, value := range words.Limits {

@@ -88,10 +88,10 @@ func TestRunInAClusterRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no image":      {[]string{"--memory", "1GiB", "--", "a"}, "in a cluster a command runs in a container"},
-		"nothing asked": {[]string{"--image", "i", "--", "a"}, "asks for nothing"},
-		"a size of MIG": {[]string{"--image", "i", "--mig", ">= 16GiB", "--", "a"}, "cannot be asked for by a pod"},
-		"no right":      {[]string{"--image", "i", "--gpus", "1", "--", "a"}, "make the Job in namespace team"},
+		"no image":          {[]string{"--memory", "1GiB", "--", "a"}, "in a cluster a command runs in a container"},
+		"nothing requested": {[]string{"--image", "i", "--", "a"}, "requests nothing"},
+		"a size of MIG":     {[]string{"--image", "i", "--mig", ">= 16GiB", "--", "a"}, "cannot be requested by a pod"},
+		"no right":          {[]string{"--image", "i", "--gpus", "1", "--", "a"}, "make the Job in namespace team"},
 	} {
 		if _, errOut, code := f.Call(append([]string{"run"}, tt.args...)...); code != ExitRefused ||
 			!strings.Contains(errOut, tt.want) {

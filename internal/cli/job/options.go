@@ -92,7 +92,7 @@ func (o *Options) Check(c *cobra.Command, args []string) (sharing.Request, error
 		}
 	}
 	r, err := sharing.RequestFromFlags(o.Flags)
-	// After an empty value, "asks for nothing" would only repeat it.
+	// After an empty value, "requests nothing" would only repeat it.
 	if err != nil && (len(errs) == 0 || o.Flags.Memory+o.Flags.Percent+o.Flags.GPUs+o.Flags.MIG+o.Flags.Profile != "") {
 		errs = append(errs, err)
 	}
@@ -100,6 +100,9 @@ func (o *Options) Check(c *cobra.Command, args []string) (sharing.Request, error
 		errs = append(errs, sharing.ValidateName("--name", o.Name))
 	}
 	errs = append(errs, o.checkContainer(c))
+	if o.keep && o.detach {
+		errs = append(errs, sharing.Invalid("--keep", "", "leave out one of them", "has no effect with --detach"))
+	}
 	if len(args) == 0 && o.Image == "" {
 		errs = append(errs, sharing.Invalid("the command", "",
 			"write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))

@@ -13,13 +13,16 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/cli/config"
+	"github.com/kerf-gpu/kerf/internal/cli/defrag"
 	"github.com/kerf-gpu/kerf/internal/cli/doctor"
 	"github.com/kerf-gpu/kerf/internal/cli/drain"
 	"github.com/kerf-gpu/kerf/internal/cli/explain"
 	"github.com/kerf-gpu/kerf/internal/cli/job"
 	"github.com/kerf-gpu/kerf/internal/cli/mig"
+	"github.com/kerf-gpu/kerf/internal/cli/resize"
 	"github.com/kerf-gpu/kerf/internal/cli/simulate"
 	"github.com/kerf-gpu/kerf/internal/cli/status"
+	"github.com/kerf-gpu/kerf/internal/cli/ui"
 	"github.com/kerf-gpu/kerf/internal/cli/usage"
 )
 
@@ -62,8 +65,8 @@ func onMachine(c *cobra.Command, _ []string) error {
 func Shared(a *command.App) []*cobra.Command {
 	all := []*cobra.Command{a.VersionCommand()}
 	for _, family := range []command.Family{
-		config.Commands, drain.Commands, explain.Commands, mig.Commands, simulate.Commands, status.Commands,
-		usage.Commands,
+		config.Commands, defrag.Commands, drain.Commands, explain.Commands, mig.Commands, resize.Commands,
+		simulate.Commands, status.Commands, ui.Commands, usage.Commands,
 	} {
 		all = append(all, family(a)...)
 	}
@@ -76,14 +79,16 @@ func reach() map[string]command.Reach {
 		"audit verify": command.ReachMachine, "config diff": command.ReachCluster, "config plan": command.ReachCluster,
 		"config schema": command.ReachNothing, "config validate": command.ReachNothing,
 		"config import": command.ReachNothing, "config migrate": command.ReachNothing,
-		"cordon": command.ReachCluster, "doctor": command.ReachEither, "drain": command.ReachCluster,
+		"cordon": command.ReachCluster, "defrag plan": command.ReachCluster, "defrag apply": command.ReachCluster,
+		"doctor": command.ReachEither, "drain": command.ReachCluster,
 		"uncordon": command.ReachCluster, "describe pod": command.ReachNamespace,
-		"suggest gpu-memory-utilization": command.ReachNothing, "resize": command.ReachMachine,
+		"suggest gpu-memory-utilization": command.ReachNothing, "resize": command.ReachEither,
 		"metrics":   command.ReachMachine,
 		"mig apply": command.ReachMachine, "mig import": command.ReachNothing, "mig plan": command.ReachMachine,
 		"mig status": command.ReachAny, "oci hook": command.ReachMachine, "oci patch": command.ReachMachine,
 		"run": command.ReachAny, "simulate": command.ReachCluster, "status": command.ReachAny, "top": command.ReachAny,
-		"translate": command.ReachNamespace, "usage": command.ReachAny, "version": command.ReachNothing,
+		"translate": command.ReachNamespace, "ui": command.ReachAny, "usage": command.ReachAny,
+		"version": command.ReachNothing,
 	}
 }
 

@@ -18,7 +18,7 @@ func TestCommandsForACluster(t *testing.T) {
 	root := Root(clitest.New(nil).App)
 	for _, line := range []string{"status", "top", "describe pod", "usage", "doctor", "config plan", "config diff",
 		"config validate", "config migrate", "config import", "simulate", "translate", "mig status", "mig import",
-		"cordon", "uncordon", "drain", "run", "version"} {
+		"cordon", "uncordon", "drain", "run", "ui", "version"} {
 		if c, rest, err := root.Find(strings.Fields(line)); err != nil || len(rest) != 0 || !c.Runnable() {
 			t.Errorf("%s: found %v with %q left: %v", line, c, rest, err)
 		}

@@ -89,7 +89,7 @@ func runReported(a *command.App, c *cobra.Command, o *runOptions, report *status
 		return err
 	}
 	ctx, signals := command.Catch(c.Context())
-	armed, byEnv, err := grant(ctx, a.Dir, claimRequest(request, o.Name))
+	activated, byEnv, err := grant(ctx, a.Dir, reserveRequest(request, o.Name))
 	signals.Release()
 	if err != nil {
 		return err
@@ -97,14 +97,14 @@ func runReported(a *command.App, c *cobra.Command, o *runOptions, report *status
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return become(a, o, report, armed, byEnv, path, args)
+	return become(a, o, report, activated, byEnv, path, args)
 }
 
 // grant reserves and activates. When it returns without an error, this process is in the grant's cgroup and its cap
 // is enforced. With byEnv, the environment names the library of the backend, if it has one.
-func grant(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (armed *nodeapi.ActivateResponse, byEnv bool,
+func grant(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (activated *nodeapi.ActivateResponse, byEnv bool,
 	err error) {
-	client, g, err := claim(ctx, dir, r)
+	client, g, err := reserve(ctx, dir, r)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, false, context.Cause(ctx)
@@ -112,31 +112,31 @@ func grant(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (armed *n
 		return nil, false, err
 	}
 	byEnv = g.GetBackend() == libkerf && !preloadFileFree(preloadFile)
-	armed, err = client.Activate(ctx, &nodeapi.ActivateRequest{Id: g.GetId(), NoPreloadFile: byEnv})
+	activated, err = client.Activate(ctx, &nodeapi.ActivateRequest{Id: g.GetId(), NoPreloadFile: byEnv})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err := errors.Join(err, client.Close()); err != nil {
 		return nil, false, err
 	}
-	if armed.GetGrant().GetId() != g.GetId() {
+	if activated.GetGrant().GetId() != g.GetId() {
 		return nil, false, fmt.Errorf("activate %q: the agent's answer is for %q: %w", g.GetId(),
-			armed.GetGrant().GetId(),
+			activated.GetGrant().GetId(),
 			sharing.ErrUnavailable)
 	}
-	return armed, byEnv, nil
+	return activated, byEnv, nil
 }
 
 // become hides the other GPUs and executes the command. Namespaces belong to threads, so all of it happens
 // on one.
-func become(a *command.App, o *runOptions, report *statusFile, armed *nodeapi.ActivateResponse, byEnv bool, path string,
-	argv []string) error {
+func become(a *command.App, o *runOptions, report *statusFile, activated *nodeapi.ActivateResponse, byEnv bool,
+	path string, argv []string) error {
 	runtime.LockOSThread()
-	warnings, masked, err := hide(armed)
+	warnings, masked, err := hide(activated)
 	if err != nil {
 		return err
 	}
-	if err := showLibrary(armed, masked); err != nil {
+	if err := showLibrary(activated, masked); err != nil {
 		return fmt.Errorf("mount the library that holds the command to its memory: %w", err)
 	}
 	if !o.Quiet {
@@ -144,10 +144,10 @@ func become(a *command.App, o *runOptions, report *statusFile, armed *nodeapi.Ac
 			_, _ = fmt.Fprintf(a.ErrOut, "kerf run: %s\n", w)
 		}
 	}
-	if err := report.running(armed.GetGrant()); err != nil {
+	if err := report.running(activated.GetGrant()); err != nil {
 		return err
 	}
-	env := preloading(withEnv(a.Environ(), armed.GetEnv()), armed, byEnv, a.Getenv(preloadEnv))
+	env := preloading(withEnv(a.Environ(), activated.GetEnv()), activated, byEnv, a.Getenv(preloadEnv))
 	err = a.Exec(path, argv, env)
 	if errors.Is(err, unix.ENOEXEC) && isScript(path) {
 		// A script without an interpreter line: shells and execvp take sh.
@@ -158,24 +158,24 @@ func become(a *command.App, o *runOptions, report *statusFile, armed *nodeapi.Ac
 
 // hide masks the node's other GPUs where this process may, and returns what the user should know. With the
 // right to mask, a mask that does not work is an error: the command would see GPUs that are not its own.
-func hide(armed *nodeapi.ActivateResponse) (warnings []string, masked bool, err error) {
-	if w := unenforced(armed.GetGrant()); w != "" {
+func hide(activated *nodeapi.ActivateResponse) (warnings []string, masked bool, err error) {
+	if w := unenforced(activated.GetGrant()); w != "" {
 		warnings = append(warnings, w)
 	}
-	switch others := armed.GetHiddenDevices(); {
-	case len(others)+len(armed.GetVisibleFiles()) == 0:
+	switch others := activated.GetHiddenDevices(); {
+	case len(others)+len(activated.GetVisibleFiles()) == 0:
 	case mountns.Allowed():
 		if err := mountns.Mask(others); err != nil {
 			return nil, false, fmt.Errorf("hide the other GPUs: %w", err)
 		}
-		for _, o := range armed.GetVisibleFiles() {
+		for _, o := range activated.GetVisibleFiles() {
 			if err := mountns.Only(o.GetFolder(), o.GetFiles()); err != nil {
 				return nil, false, fmt.Errorf("hide the other MIG instances: %w", err)
 			}
 		}
 		masked = true
 	case len(others) == 0:
-	case !armed.GetOtherGpusCapped():
+	case !activated.GetOtherGpusCapped():
 		warnings = append(warnings,
 			"the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
 	}

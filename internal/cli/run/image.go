@@ -33,7 +33,7 @@ var errSaid = errors.New("")
 func runImage(a *command.App, c *cobra.Command, o *runOptions, report *statusFile, args []string) error {
 	request, err := o.check(c, args)
 	if err == nil && os.Geteuid() != 0 {
-		err = fmt.Errorf("--image needs root: containerd and the hook that arms the container are root's; try sudo: %w",
+		err = fmt.Errorf("--image needs root: containerd and the hook of the container are root's; try sudo: %w",
 			sharing.ErrDenied)
 	}
 	if err == nil {
@@ -44,7 +44,7 @@ func runImage(a *command.App, c *cobra.Command, o *runOptions, report *statusFil
 	}
 	r := &imageRun{app: a, options: o, report: report, args: args}
 	ctx, signals := command.Catch(c.Context())
-	err = r.start(ctx, claimRequest(request, o.Name))
+	err = r.start(ctx, reserveRequest(request, o.Name))
 	if err == nil {
 		r.forward = forwardTo(r.container) // before the signals are released, so that none is lost
 	}
@@ -65,7 +65,7 @@ func runImage(a *command.App, c *cobra.Command, o *runOptions, report *statusFil
 	return nil
 }
 
-// imageRun is one container from its claim to its removal.
+// imageRun is one container from its grant to its removal.
 type imageRun struct {
 	app     *command.App
 	options *runOptions
@@ -85,7 +85,7 @@ func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (
 	if r.runtime, err = containerd.Open(o.image.socket); err != nil {
 		return err
 	}
-	// Before anything is claimed: an image may be long on its way.
+	// Before anything is reserved: an image may be long on its way.
 	image, err := r.runtime.Image(ctx, o.Image, containerd.Pull(o.Pull), r.notice)
 	if err != nil {
 		return err
@@ -93,15 +93,15 @@ func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (
 	if err := r.runtime.Sweep(ctx); err != nil {
 		r.notice(err.Error())
 	}
-	var claimed *nodeapi.ReserveResponse
-	if r.node, claimed, err = claimContainer(ctx, r.app.Dir, request); err != nil {
+	var reserved *nodeapi.ReserveResponse
+	if r.node, reserved, err = reserveContainer(ctx, r.app.Dir, request); err != nil {
 		return err
 	}
-	grant, err := containerGrant(claimed)
+	grant, err := containerGrant(reserved)
 	if err != nil {
 		return err
 	}
-	r.warn(claimed.GetGrant())
+	r.warn(reserved.GetGrant())
 	r.console = openConsole(r.app.In, r.app.Out)
 	r.container, err = r.runtime.Create(ctx, containerd.ContainerOptions{
 		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.Environment(r.app.Environ()), Dir: o.Dir,
@@ -124,7 +124,7 @@ func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (
 		return err
 	}
 	r.console.follow(r.container) //nolint:contextcheck // sizes change as long as the program runs
-	return r.report.runningAs(r.now(ctx, claimed.GetGrant()), r.container.PID())
+	return r.report.runningAs(r.now(ctx, reserved.GetGrant()), r.container.PID())
 }
 
 // startFailure gives a start that failed for the command's own sake the status of a shell. The OCI runtime
@@ -182,7 +182,7 @@ func (r *imageRun) end() error {
 	return errors.Join(errs...)
 }
 
-// now is the grant as the agent shows it once it is armed, or as it was when the agent does not answer.
+// now is the grant as the agent shows it once it is activated, or as it was when the agent does not answer.
 func (r *imageRun) now(ctx context.Context, g *nodeapi.Grant) *nodeapi.Grant {
 	if picture, err := r.node.Node(ctx); err == nil {
 		for _, now := range picture.GetGrants() {

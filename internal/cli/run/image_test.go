@@ -116,7 +116,7 @@ func TestNoConsole(t *testing.T) {
 	f.stop()
 }
 
-// Nothing is claimed before it is known that there is an image to run.
+// Nothing is reserved before it is known that there is an image to run.
 func TestImageRefusals(t *testing.T) {
 	s, dir := containerNode(t, nil)
 	gone := filepath.Join(t.TempDir(), "c.sock")

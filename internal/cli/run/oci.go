@@ -140,17 +140,17 @@ func (o *ociOptions) check() (sharing.Request, error) {
 	return r, errors.Join(errs...)
 }
 
-// putGrant claims, writes, and prints the grant. A grant that could not be written is given back.
+// putGrant grants, writes, and prints the grant. A grant that could not be written is given back.
 func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodeapi.ReserveResponse) (string,
 	error)) error {
 	request, err := o.check()
 	if err != nil {
 		return command.Misused(err)
 	}
-	in := claimRequest(request, o.name)
+	in := reserveRequest(request, o.name)
 	in.ReserveSeconds = uint32(math.Ceil(o.hold.Seconds()))
 	ctx, signals := command.Catch(c.Context())
-	client, resp, err := claimContainer(ctx, a.Dir, in)
+	client, resp, err := reserveContainer(ctx, a.Dir, in)
 	if err != nil {
 		signals.Release()
 		return command.Fail(err)
@@ -164,7 +164,7 @@ func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodea
 		err = showOCI(a, o, in, resp, file)
 	}
 	if err != nil {
-		// A claim with a time outlives this process.
+		// A grant with a time outlives this process.
 		err = errors.Join(err, client.Release(context.WithoutCancel(ctx), resp.GetGrant().GetId()))
 	}
 	if err := errors.Join(err, client.Close()); err != nil {

@@ -141,7 +141,7 @@ func TestOCIHook(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong after the claim, the claim is given back; wrong usage makes none.
+// Whatever goes wrong after the grant, the grant is given back; wrong usage makes none.
 func TestOCIRefusals(t *testing.T) {
 	bundle := t.TempDir()
 	clitest.WriteFile(t, bundle, "config.json", plainSpec, 0o600)
@@ -171,7 +171,7 @@ func TestOCIRefusals(t *testing.T) {
 			func(r *nodeapi.ReserveResponse) { r.Container.CdiDevices = nil }, command.ExitFailure, "names no GPU"},
 		"odd ask": {[]string{"patch", bundle, "--memory", "1GiB"},
 			func(r *nodeapi.ReserveResponse) { r.Container.Requests = []string{"x"} }, command.ExitFailure, "ask"},
-		"nothing asked": {[]string{"patch", bundle}, nil, command.ExitUsage, "--memory"},
+		"nothing requested": {[]string{"patch", bundle}, nil, command.ExitUsage, "--memory"},
 		"all wrong": {[]string{"patch", bundle, "--memory", "x", "--reserve-for", "0s", "-o", "x", "--name", "A"}, nil,
 			command.ExitUsage, "--reserve-for"},
 	}
@@ -183,8 +183,8 @@ func TestOCIRefusals(t *testing.T) {
 			if code != tt.code || !strings.Contains(p.ErrOut.String(), tt.text) {
 				t.Errorf("%d, %q", code, p.ErrOut.String())
 			}
-			if claimed, released := slices.Contains(s.Calls(), "Reserve"), slices.Contains(s.Calls(),
-				"Release"); claimed != (tt.code == command.ExitFailure) || released != claimed {
+			if reserved, released := slices.Contains(s.Calls(), "Reserve"), slices.Contains(s.Calls(),
+				"Release"); reserved != (tt.code == command.ExitFailure) || released != reserved {
 				t.Errorf("calls %v", s.Calls())
 			}
 			if text, err := os.ReadFile(filepath.Join(bundle, "config.json")); err != nil || string(text) != plainSpec {

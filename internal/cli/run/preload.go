@@ -52,8 +52,8 @@ func preloadFileFree(path string) bool {
 }
 
 // showLibrary mounts what makes the library hold the command; the other GPUs are hidden already if masked.
-func showLibrary(armed *nodeapi.ActivateResponse, masked bool) error {
-	if len(armed.GetMounts()) == 0 {
+func showLibrary(activated *nodeapi.ActivateResponse, masked bool) error {
+	if len(activated.GetMounts()) == 0 {
 		return nil
 	}
 	if !masked {
@@ -62,7 +62,7 @@ func showLibrary(armed *nodeapi.ActivateResponse, masked bool) error {
 		}
 	}
 	var mounts []sharing.Mount
-	for _, m := range armed.GetMounts() {
+	for _, m := range activated.GetMounts() {
 		if m.GetTarget() == preloadFile {
 			if err := mountns.Place(preloadFile); err != nil {
 				return err
@@ -74,11 +74,11 @@ func showLibrary(armed *nodeapi.ActivateResponse, masked bool) error {
 }
 
 // preloading is the command's environment with the library in front of what it preloads.
-func preloading(env []string, armed *nodeapi.ActivateResponse, byEnv bool, had string) []string {
-	if armed.GetPreload() == "" || !byEnv {
+func preloading(env []string, activated *nodeapi.ActivateResponse, byEnv bool, had string) []string {
+	if activated.GetPreload() == "" || !byEnv {
 		return env
 	}
-	value := armed.GetPreload()
+	value := activated.GetPreload()
 	if had != "" {
 		value += ":" + had
 	}

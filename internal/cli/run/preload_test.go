@@ -34,17 +34,17 @@ func TestPreloadFileFree(t *testing.T) {
 func TestPreloadingEnvironment(t *testing.T) {
 	library := &nodeapi.ActivateResponse{Preload: "/r/libkerf.so"}
 	for name, tt := range map[string]struct {
-		armed *nodeapi.ActivateResponse
-		byEnv bool
-		had   string
-		want  []string
+		activated *nodeapi.ActivateResponse
+		byEnv     bool
+		had       string
+		want      []string
 	}{
 		"by the file":      {library, false, "/a.so", []string{"LD_PRELOAD=/a.so", "X=1"}},
 		"no library":       {&nodeapi.ActivateResponse{}, true, "/a.so", []string{"LD_PRELOAD=/a.so", "X=1"}},
 		"before another":   {library, true, "/a.so", []string{"X=1", "LD_PRELOAD=/r/libkerf.so:/a.so"}},
 		"in place of none": {library, true, "", []string{"X=1", "LD_PRELOAD=/r/libkerf.so"}},
 	} {
-		if d := cmp.Diff(tt.want, preloading([]string{"LD_PRELOAD=/a.so", "X=1"}, tt.armed, tt.byEnv,
+		if d := cmp.Diff(tt.want, preloading([]string{"LD_PRELOAD=/a.so", "X=1"}, tt.activated, tt.byEnv,
 			tt.had)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}

@@ -32,7 +32,7 @@ func TestRunRefusesBadFlags(t *testing.T) {
 		args []string
 		want []string // each must be in a line
 	}{
-		"nothing":    {[]string{"--", "true"}, []string{"asks for nothing; give --memory, --percent or --gpus"}},
+		"nothing":    {[]string{"--", "true"}, []string{"requests nothing; give --memory, --percent or --gpus"}},
 		"no command": {[]string{"--memory", "1GiB"}, []string{"the command is missing; write it after --"}},
 		"empty flags": {[]string{"--memory=", "--name=", "--", "true"},
 			[]string{"--memory is empty", "--name is empty"}},
@@ -97,7 +97,7 @@ func TestRunReportsAnUnknownFlag(t *testing.T) {
 	}
 }
 
-// The command is looked up as a shell does, before anything is claimed.
+// The command is looked up as a shell does, before anything is reserved.
 func TestRunLooksTheCommandUpFirst(t *testing.T) {
 	bin := t.TempDir()
 	clitest.WriteFile(t, bin, "plain", "x", 0o644)
@@ -139,7 +139,7 @@ func TestRunLooksTheCommandUpFirst(t *testing.T) {
 	}
 }
 
-func TestRunClaimsWhatWasAsked(t *testing.T) {
+func TestRunGrantsWhatWasAsked(t *testing.T) {
 	const uuid = "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
 	for name, tt := range map[string]struct {
 		args []string
@@ -231,8 +231,8 @@ func TestRunWritesTheGrantBeforeTheExec(t *testing.T) {
 	}
 }
 
-// A claim whose answer was lost may have been made: it must not be asked for again by a process that lives on.
-func TestRunGivesUpWhenAClaimBreaksOff(t *testing.T) {
+// A grant whose answer was lost may have been made: it must not be asked for again by a process that lives on.
+func TestRunGivesUpWhenAGrantBreaksOff(t *testing.T) {
 	dir := t.TempDir()
 	leave := make(chan struct{})
 	s := &fakenode.Server{}
@@ -286,7 +286,7 @@ func TestRunOverARestartOfTheAgent(t *testing.T) {
 }
 
 // Ctrl-C while the agent is busy ends kerf as a signal does, and the status file says so.
-func TestRunInterruptedWhileClaiming(t *testing.T) {
+func TestRunInterruptedWhileReserving(t *testing.T) {
 	dir := t.TempDir()
 	leave := make(chan struct{})
 	t.Cleanup(func() { close(leave) })
@@ -320,21 +320,21 @@ func TestRunInterruptedWhileClaiming(t *testing.T) {
 
 // What the user should know is said once, and only when it is so.
 func TestHideWarnings(t *testing.T) {
-	armed := func(level string, capped bool) *nodeapi.ActivateResponse {
+	activated := func(level string, capped bool) *nodeapi.ActivateResponse {
 		return &nodeapi.ActivateResponse{
 			Grant:         &nodeapi.Grant{Level: level, LevelReason: "driver 580 has no memory limits"},
 			HiddenDevices: []string{"/dev/nvidia7"}, OtherGpusCapped: capped,
 		}
 	}
 	for name, tt := range map[string]struct {
-		armed *nodeapi.ActivateResponse
-		want  []string
+		activated *nodeapi.ActivateResponse
+		want      []string
 	}{
-		"held, others capped":     {armed("driver", true), nil},
-		"held, others not capped": {armed("exclusive", false), []string{"stay reachable"}},
-		"not held":                {armed("none", true), []string{"not enforced (level none): driver 580"}},
-		"only watched":            {armed("reactive", true), []string{"watched (level reactive)"}},
-		"not known":               {armed("unknown", true), []string{"not enforced (level unknown)"}},
+		"held, others capped":     {activated("driver", true), nil},
+		"held, others not capped": {activated("exclusive", false), []string{"stay reachable"}},
+		"not held":                {activated("none", true), []string{"not enforced (level none): driver 580"}},
+		"only watched":            {activated("reactive", true), []string{"watched (level reactive)"}},
+		"not known":               {activated("unknown", true), []string{"not enforced (level unknown)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			type answer struct {
@@ -350,7 +350,7 @@ func TestHideWarnings(t *testing.T) {
 					got <- answer{nil, err}
 					return
 				}
-				w, _, err := hide(tt.armed)
+				w, _, err := hide(tt.activated)
 				got <- answer{w, err}
 			}()
 			a := <-got

@@ -70,7 +70,7 @@ func TestSimulateRefusesBadInput(t *testing.T) {
 			[]string{`pods[0].gpuMemory "99999999Ti" is too large`},
 		},
 		"no requests": {workload("cpu.yaml", machines+"pods:\n- {cores: 1}\n"), command.ExitFailure,
-			[]string{"cpu: no pod asks for a GPU or a part of one"}},
+			[]string{"cpu: no pod requests a GPU or a part of one"}},
 		"memory of no machine": {workload("sizes.yaml",
 			"machines:\n- {count: 2, gpus: 1}\npods:\n- {gpuMemory: 10Gi}\n"), command.ExitFailure,
 			[]string{"write the gpuMemory of the machines"}},

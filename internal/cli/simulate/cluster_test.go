@@ -64,7 +64,7 @@ func TestSimulateFromCluster(t *testing.T) {
 			"waiting: team/ReplicaSet chat  1      1"}},
 		"new pods": {"KUBECONFIG", []string{"--pods", asked},
 			[]string{"wide                           2      0    3 nodes: too little free on any one GPU (gpu-1: 0 " +
-				"GPUs have 100 % free, 2 asked)", "small                          3      3",
+				"GPUs have 100 % free, 2 requested)", "small                          3      3",
 				"all fit with 2 more nodes of NVIDIA H100 80GB HBM3 (4 GPUs)"}},
 		"a node less": {"HOME", []string{"--remove-nodes", "gpu-3"}, []string{"moved: team/ReplicaSet chat    1      1",
 			"moved: team/ReplicaSet embed   1      0    2 nodes: too little free"}},

@@ -29,11 +29,11 @@ func (s *simulation) checkInput() error {
 		return errors.New("--from-cluster stands for --workload: leave it out")
 	case s.Live && s.Output == "csv" && s.AsItIs():
 		return errors.New("--from-cluster is answered as table, json or yaml, and as csv with --load or --churn")
-	case s.Live && s.Asked != "" && s.Filling:
+	case s.Live && s.Requested != "" && s.Filling:
 		return errors.New("--pods is simulated in addition to the running pods: remove --load")
-	case s.Asked != "" && s.Churn > 0:
+	case s.Requested != "" && s.Churn > 0:
 		return errors.New("--pods is answered for a cluster that pods do not leave: leave --churn out")
-	case s.Asked != "" && s.Output == "csv":
+	case s.Requested != "" && s.Output == "csv":
 		return errors.New("--pods is answered as table, json or yaml")
 	}
 	for _, f := range s.globs() {
@@ -56,7 +56,7 @@ type globsOf struct {
 }
 
 func (s *simulation) globs() []globsOf {
-	return []globsOf{{"--remove-nodes", s.Gone}, {"--mig", s.MIG}}
+	return []globsOf{{"--remove-nodes", s.Removed}, {"--mig", s.MIG}}
 }
 
 // checkNames refuses a pattern that no node answers to: what-if of nothing would be answered like nothing else.
@@ -94,7 +94,7 @@ func (in *input) checkDemand() error {
 				"pods ask by gpuMemory, and no machine says what its GPUs have: write the gpuMemory of the machines")
 		}
 	}
-	return errors.New("no pod asks for a GPU or a part of one: nothing would fill the GPUs")
+	return errors.New("no pod requests a GPU or a part of one: nothing would fill the GPUs")
 }
 
 // input is what an experiment begins with.
@@ -137,7 +137,7 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 		simulate.Size(in.pods, in.nodes)
 	}
 	switch {
-	case len(in.nodes) == 0 && len(s.Gone) > 0:
+	case len(in.nodes) == 0 && len(s.Removed) > 0:
 		return in, errors.New("no node is left: --remove-nodes takes every one away")
 	case len(in.nodes) == 0:
 		return in, errors.New("there is no node")
@@ -179,7 +179,8 @@ func (s *simulation) experiment(name string, in *input, seed int64) (simulate.Ex
 	}
 	policy, err := s.more.Policy(name, in.nodes, known, seed)
 	e := simulate.Experiment{
-		Nodes: simulate.Order(in.nodes, seed), Usual: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
+		Nodes: simulate.Order(in.nodes, seed), Typical: in.pods, Policy: policy, Arrivals: in.arrivals, Now: time.Now,
+		Defrag: simulate.Defrag{Moves: s.Defrag, CostPerGPU: s.DefragCost},
 	}
 	if s.AsItIs() {
 		e.Nodes, e.There = in.nodes, in.live.There
@@ -212,7 +213,7 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 
 // readCluster reads the running cluster. It reports what it could not read.
 func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io.Writer) (simulate.Live, error) {
-	ctx, cancel := context.WithTimeout(ctx, command.SurveyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, command.ListTimeout)
 	defer cancel()
 	api, err := access.Open(to)
 	if err != nil {
@@ -228,7 +229,7 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 	for _, n := range found.Nodes {
 		names = append(names, n.Name)
 		node := simulate.LiveNode{Name: n.Name, CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Closed: n.Closed,
-			Offers: n.Offers}
+			Allocatable: n.Allocatable}
 		if raw := found.Reports[n.Name]; raw != nil {
 			report, err := gpunode.ReadStatus(raw)
 			if err != nil {
@@ -260,7 +261,7 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 }
 
 func (s *simulation) isGone(node string) bool {
-	return len(s.Gone) > 0 && sharing.MatchModels(s.Gone, node)
+	return len(s.Removed) > 0 && sharing.MatchModels(s.Removed, node)
 }
 
 func (s *simulation) isMIG(node string) bool {

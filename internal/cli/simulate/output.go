@@ -30,6 +30,10 @@ func printResults(out io.Writer, results []simulate.Result, departures bool) err
 		if bounded {
 			_, _ = fmt.Fprint(t, "\tNO PACKING")
 		}
+		moved := len(results) > 0 && results[0].Moved != nil
+		if moved {
+			_, _ = fmt.Fprint(t, "\tMOVES/1000 PODS")
+		}
 		_, _ = fmt.Fprintln(t, "\tREJECTED 8 GPU\tDECISIONS/S")
 		for _, r := range results {
 			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%", r.Policy, r.Seed, r.Load,
@@ -39,6 +43,9 @@ func printResults(out io.Writer, results []simulate.Result, departures bool) err
 			}
 			if bounded {
 				_, _ = fmt.Fprintf(t, "\t%.2f %%", r.NoPacking.Percent)
+			}
+			if moved {
+				_, _ = fmt.Fprintf(t, "\t%.2f", r.Moved.PerThousand)
 			}
 			_, _ = fmt.Fprintf(t, "\t%d of %d\t%.0f\n", r.Rejects["8"], r.Arrived["8"], r.Decisions)
 		}
@@ -76,7 +83,7 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 		head = append(head, fmt.Sprintf("fragmentation_percent_%d", p))
 	}
 	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent",
-		"rejected_demand_percent", "pooled_rejected_percent", "no_packing_percent")
+		"rejected_demand_percent", "pooled_rejected_percent", "no_packing_percent", "moves_per_1000_pods")
 	for _, class := range simulate.Classes() {
 		head = append(head, "rejects_"+class)
 	}
@@ -99,11 +106,7 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 			r.RejectedDemandPercent, r.PooledRejectedPercent} {
 			row = append(row, number(v))
 		}
-		unplaceable := "" // it was not asked for
-		if r.NoPacking != nil {
-			unplaceable = number(r.NoPacking.Percent)
-		}
-		row = append(row, unplaceable)
+		row = append(row, requested(r)...)
 		for _, class := range simulate.Classes() {
 			row = append(row, strconv.Itoa(r.Rejects[class]))
 		}
@@ -111,6 +114,18 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	}
 	w.Flush()
 	return w.Error()
+}
+
+// requested are the cells of the bound and of the moves, empty where the command line requests none.
+func requested(r simulate.Result) []string {
+	cells := []string{"", ""}
+	if r.NoPacking != nil {
+		cells[0] = number(r.NoPacking.Percent)
+	}
+	if r.Moved != nil {
+		cells[1] = number(r.Moved.PerThousand)
+	}
+	return cells
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -122,7 +137,7 @@ func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 	if !s.Live {
 		arrivals = simulate.Inflate(in.pods, in.capacity, s.Inflate, seed)
 	}
-	if s.Asked != "" {
+	if s.Requested != "" {
 		more, err := s.readAsked(in.nodes)
 		if err != nil {
 			return err
@@ -162,21 +177,21 @@ func (s *simulation) answer(out io.Writer, in input, seed int64) error {
 
 // readAsked is the pods of --pods.
 func (s *simulation) readAsked(nodes []cluster.Node) ([]simulate.Pod, error) {
-	scenario, err := readScenario(s.Asked)
+	scenario, err := readScenario(s.Requested)
 	if err != nil {
 		return nil, err
 	}
 	if len(scenario.Machines) > 0 || scenario.Arrivals != (simulate.Times{}) {
-		return nil, fmt.Errorf("%s: --pods asks about pods alone: leave machines and arrivals out", s.Asked)
+		return nil, fmt.Errorf("%s: --pods asks about pods alone: leave machines and arrivals out", s.Requested)
 	}
 	asked, err := scenario.List()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Asked, err)
+		return nil, fmt.Errorf("%s: %w", s.Requested, err)
 	}
 	if len(asked) == 0 {
 		return nil,
 			fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/operate/what-if.md shows",
-				s.Asked)
+				s.Requested)
 	}
 	simulate.Size(asked, nodes)
 	return asked, nil
@@ -192,12 +207,12 @@ func printFit(out io.Writer, f simulate.Fit) error {
 	_, _ = fmt.Fprintln(t, "PODS\tASKED\tFIT\tWHY THE OTHERS DO NOT")
 	all := true
 	for _, p := range f.Pods {
-		all = all && p.Placed == p.Asked
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t", p.Type, p.Asked, p.Placed)
-		if len(p.Why) == 0 {
+		all = all && p.Placed == p.Requested
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t", p.Type, p.Requested, p.Placed)
+		if len(p.Reasons) == 0 {
 			_, _ = fmt.Fprintln(t)
 		}
-		for i, w := range p.Why {
+		for i, w := range p.Reasons {
 			if i > 0 {
 				_, _ = fmt.Fprint(t, "\t\t\t")
 			}

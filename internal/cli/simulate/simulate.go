@@ -19,11 +19,14 @@ import (
 
 // Options are the flags of kerf simulate.
 type Options struct {
-	Workload, Asked, Seeds, Output, Typical string
+	Workload, Requested, Seeds, Output, Typical string
 	// Live is --from-cluster.
 	Live           bool
-	Gone, MIG      []string
+	Removed, MIG   []string
 	Inflate, Churn float64
+	// Defrag is the most moves for one pod that does not fit, and DefragCost the highest cost for one GPU.
+	Defrag     int
+	DefragCost int64
 	// Filling is set where --load was given: then nothing leaves, whatever the YAML says of times.
 	Filling bool
 }
@@ -89,12 +92,15 @@ func (s *simulation) define(c *cobra.Command) {
 	f.StringVar(&s.Seeds, "seeds", "42", "seeds of the arrival order, such as 42, 42-51 or 1,5,9")
 	f.Float64Var(&s.Inflate, "load", 1.3, "requested GPUs, as a multiple of the cluster's")
 	f.Float64Var(&s.Churn, "churn", 0, "let pods end, too: average requested GPUs, as a multiple of the cluster's")
+	f.IntVar(&s.Defrag, "defrag", 0, "with --churn, move up to this many pods for one that does not fit")
+	f.Int64Var(&s.DefragCost, "defrag-cost", 0,
+		"with --defrag, highest cost for one GPU, in seconds; a mean life time counts as an hour; 0 is no limit")
 	f.StringVarP(&s.Output, "output", "o", "table", "table, json, yaml or csv")
 	command.Complete(c, "output", "table", "json", "yaml", "csv")
 	f.StringVar(&s.Workload, "workload", "", "YAML file of nodes and pods")
 	f.BoolVar(&s.Live, "from-cluster", false, "use nodes and pods of the cluster in the kubeconfig, read-only")
-	f.StringVar(&s.Asked, "pods", "", "YAML file of further pods: show whether they fit, and what is missing")
-	f.StringSliceVar(&s.Gone, "remove-nodes", nil, "globs of nodes to remove before the simulation")
+	f.StringVar(&s.Requested, "pods", "", "YAML file of further pods: show whether they fit, and what is missing")
+	f.StringSliceVar(&s.Removed, "remove-nodes", nil, "globs of nodes to remove before the simulation")
 	f.StringSliceVar(&s.MIG, "mig", nil, "globs of nodes whose GPUs get MIG mode before the simulation")
 }
 
@@ -113,10 +119,18 @@ func (s *simulation) simulate(c *cobra.Command, a *command.App) error {
 	if err != nil {
 		return command.Fail(err)
 	}
-	if err := s.more.Begin(s.Churn > 0 || !s.Filling && in.load > 0); err != nil {
+	departures := s.Churn > 0 || !s.Filling && in.load > 0
+	if err := s.more.Begin(departures); err != nil {
 		return command.Misused(err)
 	}
-	if s.Asked != "" || s.AsItIs() {
+	if s.Defrag > 0 && !departures {
+		return command.Misused(errors.New("--defrag moves pods where pods end: it needs --churn, or a YAML that " +
+			"says how often they arrive"))
+	}
+	if s.Requested != "" || s.AsItIs() {
+		if len(seeds) > 1 {
+			return command.Misused(fmt.Errorf("--seeds %s: one seed answers whether pods fit; write one", s.Seeds))
+		}
 		return command.Fail(s.answer(a.Out, in, seeds[0]))
 	}
 	if err := in.checkDemand(); err != nil {
@@ -153,6 +167,13 @@ func (s *simulation) check() ([]int64, error) {
 	}
 	if !(s.Churn >= 0 && s.Churn <= 10) {
 		return nil, fmt.Errorf("--churn %g: write a number in 0 to 10", s.Churn)
+	}
+	if s.Defrag < 0 || s.Defrag > mostMoves || s.DefragCost < 0 {
+		return nil, fmt.Errorf("--defrag %d, --defrag-cost %d: write 0 to %d moves, and a cost of 0 or more", s.Defrag,
+			s.DefragCost, mostMoves)
+	}
+	if s.Defrag == 0 && s.DefragCost > 0 {
+		return nil, errors.New("--defrag-cost has no effect without --defrag")
 	}
 	seeds, err := seedsOf(s.Seeds)
 	if err == nil {
@@ -196,6 +217,9 @@ func (s *simulation) run(in input, seeds []int64, bar *progress) ([]simulate.Res
 	}
 	return results, nil
 }
+
+// mostMoves bounds --defrag.
+const mostMoves = 64
 
 // mostSeeds keeps a slip of the keyboard from running for days.
 const mostSeeds = 10000

@@ -142,13 +142,13 @@ func parseCondition(s string) (condition, error) {
 	case !ok:
 		return bad("is not a condition")
 	case strings.HasPrefix(number, "-"):
-		return bad("asks for a negative number of grants")
+		return bad("requests a negative number of grants")
 	case number == "" || strings.Trim(number, "0123456789") != "":
 		return bad("has no whole number of grants")
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return bad("asks for too many grants")
+		return bad("requests too many grants")
 	}
 	return func(p *nodeapi.GetNodeResponse) (bool, string) { return hasGrants(p, n) }, nil
 }
@@ -200,7 +200,7 @@ func statusWait(parent context.Context, a *command.App, o *statusOptions) error 
 		defer time.AfterFunc(o.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
 		seen := "nothing"
 		var last *nodeapi.GetNodeResponse
-		err := nodeclient.Follow(ctx, a.Dir, watchInterval, func(p *nodeapi.GetNodeResponse) error {
+		err := nodeclient.WatchReconnecting(ctx, a.Dir, watchInterval, func(p *nodeapi.GetNodeResponse) error {
 			last = p
 			var ok bool
 			if ok, seen = holds(p); ok {

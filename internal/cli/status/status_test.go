@@ -23,7 +23,7 @@ import (
 
 func TestStatusForms(t *testing.T) {
 	dir := t.TempDir()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "train"))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true, "train"))
 	for name, want := range map[string]string{
 		"": "GRANT  STATE", "table": "GRANT  STATE", "wide": "CGROUP", "bars": "▕", "json": `"usedBytes": null`,
 		"yaml": "usedBytes: null",
@@ -49,7 +49,7 @@ func TestStatusForms(t *testing.T) {
 // On a terminal: bars, colours unless NO_COLOR is set, and no line wider than it.
 func TestStatusOnATerminal(t *testing.T) {
 	dir := t.TempDir()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "train"))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true, "train"))
 	for noColor, colored := range map[string]bool{"": true, "1": false} {
 		p := clitest.New(map[string]string{"NO_COLOR": noColor, "TERM": "xterm"})
 		p.App.Screen = func() (int, int, bool) { return 60, 20, true }
@@ -63,7 +63,7 @@ func TestStatusOnATerminal(t *testing.T) {
 
 func TestDirFromTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true))
 	p := clitest.New(map[string]string{"KERF_DIR": dir})
 	if code, err := p.App.Execute([]string{"status"}, Commands); code != 0 {
 		t.Error(code, err)
@@ -89,7 +89,7 @@ func TestStatusWait(t *testing.T) {
 	}
 	ready, none := wait("ready", "1m"), wait("grants=0", "1m")
 	s := (&fakenode.Server{}).Start(t, dir)
-	s.Show(clitest.Picture(false, "a", "b"))
+	s.Show(clitest.Node(false, "a", "b"))
 	if a := <-wait("grants=2", "1m"); a.code != 0 {
 		t.Errorf("grants=2: %+v", a)
 	}
@@ -102,7 +102,7 @@ func TestStatusWait(t *testing.T) {
 		t.Errorf("ready: %+v", a)
 	}
 	s.Kill()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true))
 	if a := <-ready; a.code != 0 {
 		t.Errorf("ready: %+v", a)
 	}
@@ -113,7 +113,7 @@ func TestStatusWait(t *testing.T) {
 
 func TestStatusWaitPrintsThePictureThatHolds(t *testing.T) {
 	dir := t.TempDir()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "a"))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true, "a"))
 	p := clitest.New(nil)
 	if code, _ := p.App.Execute([]string{"--run-dir", dir, "status", "--wait", "grants=1", "-o", "json"},
 		Commands); code != 0 || !json.Valid(p.Out.Bytes()) {
@@ -126,7 +126,7 @@ func TestStatusWaitPrintsThePictureThatHolds(t *testing.T) {
 func TestStatusWatchOnATerminal(t *testing.T) {
 	dir := t.TempDir()
 	s := (&fakenode.Server{}).Start(t, dir)
-	s.Show(clitest.Picture(true, "first"))
+	s.Show(clitest.Node(true, "first"))
 	term := clitest.OpenTerminal(t, 90, 12)
 	before, err := unix.IoctlGetTermios(int(term.Slave.Fd()), unix.TCGETS)
 	if err != nil {
@@ -135,11 +135,11 @@ func TestStatusWatchOnATerminal(t *testing.T) {
 	c := term.Start(t, "--run-dir", dir, "status", "--watch")
 	at := term.Await(t, 0, command.EnterScreen)
 	at = term.Await(t, at, "first")
-	s.Show(clitest.Picture(true, "second"))
+	s.Show(clitest.Node(true, "second"))
 	at = term.Await(t, at, "second")
 	s.Kill()
 	at = term.Await(t, at, "agent away")
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "third"))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true, "third"))
 	at = term.Await(t, at, "third")
 	if _, err := term.Master.Write([]byte{3}); err != nil { // ctrl-C
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestStatusWatchOnATerminal(t *testing.T) {
 // A stream is one document per line, and ends with 0 on a signal.
 func TestStatusWatchAsStream(t *testing.T) {
 	dir := t.TempDir()
-	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "first"))
+	(&fakenode.Server{}).Start(t, dir).Show(clitest.Node(true, "first"))
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,8 +44,9 @@ func topCommand(a *command.App) *cobra.Command {
 terminal, else one table per sample. Usage without a grant has its own lines, so
 the lines of a GPU add up to its total.
 
-Keys: < and > change the order, r reverses it, v switches between owners, pods
-and GPUs, q quits.
+On a terminal, the list scrolls, and Enter goes from a node to its GPUs and from
+a GPU to its grants. Press ? for the other keys: filter, order, views. With
+--once or --output, the command prints text as to a pipe.
 
 For a cluster, the command shows the grants that the agents report and the usage
 that the monitors measure. It reads the monitors through the API server, which
@@ -101,10 +101,16 @@ func (o *topOptions) check() error {
 func top(parent context.Context, a *command.App, o *topOptions) error {
 	return command.Interruptible(parent, func(ctx context.Context) error {
 		_, _, terminal := a.Screen()
-		in := &telemetryapi.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
+		in := &telemetryapi.WatchRequest{Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants,
+			IntervalMs: uint32(o.interval.Milliseconds())} //nolint:gosec // at most 60000
 		var err error
-		if terminal && !o.Script() && !o.once {
-			err = liveTop(ctx, a, o, in)
+		if terminal && o.Output == "" && !o.once {
+			err = live(ctx, a, o.view(), func(ctx context.Context, show func(event)) error {
+				return nodeclient.Telemetry(ctx, a.Dir, in, func(s *telemetryapi.Sample) error {
+					show(event{nodes: []present.TopNode{{Sample: s}}, notes: present.MissingValues(s)})
+					return nil
+				})
+			})
 		} else {
 			err = nodeclient.Telemetry(ctx, a.Dir, in, printTop(a, o))
 		}
@@ -152,64 +158,4 @@ func (o *topOptions) render(s *telemetryapi.Sample) ([]byte, error) {
 	}
 	text, _, err = o.Encode(json.RawMessage(text), func() []string { return present.SampleNames(s) })
 	return text, err
-}
-
-// liveTop draws samples in place, and has the keys change what is shown. The screen and the keyboard are given back on
-// every way out.
-func liveTop(ctx context.Context, a *command.App, o *topOptions, in *telemetryapi.WatchRequest) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	d := &drawing{app: a, view: o.view()}
-	board, err := openKeyboard(a.In)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprint(a.Out, command.EnterScreen)
-	defer func() { _, _ = fmt.Fprint(a.Out, command.LeaveScreen) }()
-	if board != nil {
-		d.view.Keys = true
-		defer func() { err = errors.Join(err, board.close()) }()
-		board.follow(func(key string) {
-			if end := d.press(key); end != nil {
-				cancel(end)
-			}
-		})
-	}
-	err = nodeclient.Telemetry(ctx, a.Dir, in, d.see)
-	if cause := context.Cause(ctx); cause != nil {
-		return cause // a key, or a signal
-	}
-	return err
-}
-
-// drawing is what is on the screen. Samples and keys change it.
-type drawing struct {
-	app  *command.App
-	mu   sync.Mutex
-	view present.TopView
-	last *telemetryapi.Sample
-}
-
-// see draws a sample.
-func (d *drawing) see(s *telemetryapi.Sample) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = s
-	return d.app.Draw([]byte(present.Top(s, d.view)))
-}
-
-// press draws the last sample as a key wants it. The error ends the watch: errEnough, or why it cannot be drawn.
-func (d *drawing) press(key string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	next, quit := d.view.Key(key)
-	if quit || key == interrupt {
-		return errEnough
-	}
-	if next == d.view || d.last == nil {
-		d.view = next
-		return nil
-	}
-	d.view = next
-	return d.app.Draw([]byte(present.Top(d.last, d.view)))
 }

@@ -151,7 +151,7 @@ func clusterUsage(ctx context.Context, a *command.App, since time.Time,
 				command.SystemNamespace, sharing.ErrNotFound)
 		}
 		for _, p := range pods {
-			answer, err := command.AskPod(ctx, api, p, command.AgentPort, "usage",
+			answer, err := command.CallPod(ctx, api, p, command.AgentPort, "usage",
 				url.Values{"since": {since.UTC().Format(time.RFC3339)}}, mostUsage)
 			if err == nil {
 				err = take("the agent of "+p.Node, answer)

@@ -7,7 +7,6 @@ package usage
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,11 +22,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kerf-gpu/kerf/internal/agentusage"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/promread"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
@@ -232,41 +231,13 @@ func askUsage(ctx context.Context, agent string, since time.Time) ([]byte, error
 }
 
 // readUsage reads an agent's answer.
-func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err error) {
-	d := json.NewDecoder(in)
-	if err := d.Decode(&prices); err != nil {
-		return nil, prices, fmt.Errorf("read prices: %w (%w)", err, sharing.ErrInvalid)
-	}
-	for {
-		var e audit.Entry
-		if err := d.Decode(&e); errors.Is(err, io.EOF) {
-			return parts, prices, nil
-		} else if err != nil {
-			return nil, prices, fmt.Errorf("read an entry: %w (%w)", err, sharing.ErrInvalid)
-		}
-		who := audit.Subject{}
-		if e.Subject != nil {
-			who = *e.Subject
-		}
-		for _, r := range e.Usage {
-			values := map[string]string{
-				"namespace": who.Namespace, "pod": who.Pod, "container": who.Container, "user": userOf(who),
-				"profile": e.Profile, "level": e.Level, "model": r.Model, "node": e.Node,
-			}
-			for k, v := range who.Labels {
-				values[usage.LabelKey+k] = v
-			}
-			parts = append(parts, usage.Part{Record: r, Labels: values})
-		}
-	}
+func readUsage(in io.Reader) ([]usage.Part, config.Prices, error) {
+	return agentusage.Read(in, userName) //nolint:wrapcheck // it says what it did
 }
 
-// userOf names the user of a process of no pod, on this machine.
-func userOf(w audit.Subject) string {
-	if w.PodUID != "" {
-		return ""
-	}
-	id := strconv.FormatUint(uint64(w.UID), 10)
+// userName names a user of this machine.
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username
 	}

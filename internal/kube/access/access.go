@@ -52,6 +52,11 @@ func Open(o Options) (*Client, error) {
 		return nil, err
 	}
 	config.UserAgent = "kerf"
+	return For(config, namespace)
+}
+
+// For makes a Client of a configuration that a program has already. The error wraps sharing.ErrInvalid.
+func For(config *rest.Config, namespace string) (*Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)

@@ -92,24 +92,31 @@ func (c *Client) Text(ctx context.Context, path string, query url.Values, most i
 // of item. The pager of client-go works on typed objects; here each item is decoded by its user, who needs a part of
 // it.
 func (c *Client) List(ctx context.Context, path string, query url.Values, item func(json.RawMessage) error) error {
+	_, err := c.list(ctx, path, query, item)
+	return err
+}
+
+// list is List. It returns the version of the list, from which a watch goes on.
+func (c *Client) list(ctx context.Context, path string, query url.Values, item func(json.RawMessage) error) (string,
+	error) {
 	asked := url.Values{"limit": {fmt.Sprint(pageSize)}}
 	maps.Copy(asked, query)
 	for next := ""; ; {
 		var page struct {
-			Metadata struct{ Continue string }
+			Metadata struct{ Continue, ResourceVersion string }
 			Items    []json.RawMessage
 		}
 		asked.Set("continue", next)
 		if err := c.Get(ctx, path, asked, &page); err != nil {
-			return fmt.Errorf("list %s: %w", last(path), err)
+			return "", fmt.Errorf("list %s: %w", last(path), err)
 		}
 		for _, raw := range page.Items {
 			if err := item(raw); err != nil {
-				return fmt.Errorf("list %s: %w (%w)", last(path), err, sharing.ErrUnavailable)
+				return "", fmt.Errorf("list %s: %w (%w)", last(path), err, sharing.ErrUnavailable)
 			}
 		}
 		if next = page.Metadata.Continue; next == "" {
-			return nil
+			return page.Metadata.ResourceVersion, nil
 		}
 	}
 }

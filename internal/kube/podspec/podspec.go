@@ -19,7 +19,7 @@ import (
 func Convert(p *corev1.Pod) sharing.Pod {
 	out := sharing.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
-		Annotations: ours(p.Annotations), Labels: p.Labels, Terminal: Terminal(p),
+		Annotations: ours(p.Annotations), Labels: p.Labels, Terminal: Terminal(p), Claims: podClaims(p),
 	}
 	if out.Node != "" { // its annotations may be those of an earlier version
 		out.Annotations = sharing.CurrentAnnotations(out.Annotations)
@@ -34,11 +34,39 @@ func Convert(p *corev1.Pod) sharing.Pod {
 			kind = sharing.ContainerSidecar
 		}
 		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Kind: kind,
-			Limits: limits(c.Resources.Limits)})
+			Limits: limits(c.Resources.Limits), Claims: claims(c)})
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Limits: limits(c.Resources.Limits)})
+		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Limits: limits(c.Resources.Limits),
+			Claims: claims(c)})
+	}
+	return out
+}
+
+// podClaims are the ResourceClaims of a pod. That of a template has the name that the pod's status reports.
+func podClaims(p *corev1.Pod) []sharing.PodClaim {
+	var out []sharing.PodClaim
+	for _, c := range p.Spec.ResourceClaims {
+		one := sharing.PodClaim{Name: c.Name}
+		if c.ResourceClaimName != nil {
+			one.Claim = *c.ResourceClaimName
+		}
+		for _, s := range p.Status.ResourceClaimStatuses {
+			if s.Name == c.Name && s.ResourceClaimName != nil {
+				one.Claim = *s.ResourceClaimName
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// claims are the ResourceClaims that a container references.
+func claims(c *corev1.Container) []sharing.ContainerClaim {
+	var out []sharing.ContainerClaim
+	for _, r := range c.Resources.Claims {
+		out = append(out, sharing.ContainerClaim{Name: r.Name, Request: r.Request})
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -49,13 +50,15 @@ type Node struct {
 	Closed bool
 	// Labels are the node's.
 	Labels map[string]string
-	// Offers are the amounts of Kerf's resources that its kubelet gives out, by name; nil where there are none.
-	Offers map[string]int64
+	// Allocatable are the amounts of Kerf's resources that its kubelet gives out, by name; nil where there are none.
+	Allocatable map[string]int64
 }
 
 // Pod is one pod, with what it asks of the machine.
 type Pod struct {
 	sharing.Pod
+	Life
+
 	MilliCPU int64
 	Memory   sharing.Bytes
 	// Owner is the controller that would replace it, as kind and name; empty if there is none.
@@ -76,17 +79,11 @@ func Take(ctx context.Context, api *access.Client) (Cluster, error) {
 	}); err != nil {
 		return Cluster{}, err
 	}
-	if err := api.List(ctx, podsPath, nil, func(raw json.RawMessage) error {
-		var p corev1.Pod
-		err := json.Unmarshal(raw, &p)
-		if !podspec.Terminal(&p) {
-			c.Pods = append(c.Pods, pod(&p))
-		}
-		return err
-	}); err != nil {
+	var err error
+	if c.Pods, err = pods(ctx, api, podsPath); err != nil {
 		return Cluster{}, err
 	}
-	err := api.List(ctx, gpuNodesPath, nil, func(raw json.RawMessage) error {
+	err = api.List(ctx, gpuNodesPath, nil, func(raw json.RawMessage) error {
 		var n struct {
 			Metadata struct{ Name string }
 			Status   json.RawMessage
@@ -100,6 +97,20 @@ func Take(ctx context.Context, api *access.Client) (Cluster, error) {
 	return c, installed(err)
 }
 
+// pods reads a list of pods.
+func pods(ctx context.Context, api *access.Client, path string) ([]Pod, error) {
+	var out []Pod
+	err := api.List(ctx, path, nil, func(raw json.RawMessage) error {
+		var p corev1.Pod
+		err := json.Unmarshal(raw, &p)
+		if !podspec.Terminal(&p) {
+			out = append(out, pod(&p))
+		}
+		return err
+	})
+	return out, err
+}
+
 // installed says what is missing where the cluster does not know GPUNodes.
 func installed(err error) error {
 	if errors.Is(err, sharing.ErrNotFound) {
@@ -108,16 +119,48 @@ func installed(err error) error {
 	return err
 }
 
+// ReadNode reads a node's JSON.
+func ReadNode(raw json.RawMessage) (Node, error) {
+	var n corev1.Node
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return Node{}, fmt.Errorf("read a node: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return node(&n), nil
+}
+
+// Scheduling is what a pod's status says of its scheduling.
+type Scheduling struct {
+	// Message is that of the condition PodScheduled while it is false.
+	Message string
+	// Created is when the pod was created.
+	Created time.Time
+}
+
+// ReadPod reads a pod's JSON. A pod that is at its end is Terminal.
+func ReadPod(raw json.RawMessage) (Pod, Scheduling, error) {
+	var p corev1.Pod
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return Pod{}, Scheduling{}, fmt.Errorf("read a pod: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	s := Scheduling{Created: p.CreationTimestamp.Time}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			s.Message = c.Message
+		}
+	}
+	return pod(&p), s, nil
+}
+
 func node(n *corev1.Node) Node {
 	out := Node{Name: n.Name, Labels: n.Labels, MilliCPU: n.Status.Allocatable.Cpu().MilliValue(),
 		Closed: n.Spec.Unschedulable}
 	out.Memory = bytes(n.Status.Allocatable)
 	for name, q := range n.Status.Allocatable {
 		if strings.HasPrefix(string(name), sharing.Domain+"/") {
-			if out.Offers == nil {
-				out.Offers = map[string]int64{}
+			if out.Allocatable == nil {
+				out.Allocatable = map[string]int64{}
 			}
-			out.Offers[string(name)] = q.Value()
+			out.Allocatable[string(name)] = q.Value()
 		}
 	}
 	ready := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -128,7 +171,7 @@ func node(n *corev1.Node) Node {
 }
 
 func pod(p *corev1.Pod) Pod {
-	out := Pod{Pod: podspec.Convert(p)}
+	out := Pod{Pod: podspec.Convert(p), Life: life(p)}
 	out.MilliCPU, out.Memory = asked(p)
 	_, out.Fixed = p.Annotations[corev1.MirrorPodAnnotationKey]
 	for _, o := range p.OwnerReferences {

@@ -6,6 +6,7 @@ package unserved_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -102,6 +103,56 @@ func TestInformerSyncs(t *testing.T) {
 	}
 	if n := len(informer.GetStore().List()); n != 0 {
 		t.Errorf("%d objects, want none", n)
+	}
+}
+
+// forbidding is an API server whose roles allow no list. Its discovery has only the kinds of this map.
+func forbidding(t *testing.T, discovery map[string]string) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/apis/") || strings.Count(r.URL.Path, "/") > 3 {
+			http.Error(w, "forbidden", http.StatusForbidden)
+			return
+		}
+		kinds, ok := discovery[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","resources":%s}`, kinds)
+	}))
+	t.Cleanup(server.Close)
+	c := &rest.Config{Host: server.URL}
+	c.Wrap(unserved.Wrap)
+	return c
+}
+
+// TestForbiddenList is what roles of an older Kubernetes version answer for a kind that it does not have.
+func TestForbiddenList(t *testing.T) {
+	const group = "/apis/resource.k8s.io/v1"
+	for name, c := range map[string]struct {
+		discovery map[string]string
+		empty     bool
+	}{
+		"no such group":                {nil, true},
+		"no such kind in the group":    {map[string]string{group: `[{"name":"deviceclasses"}]`}, true},
+		"the kind is served":           {map[string]string{group: `[{"name":"resourceclaims"}]`}, false},
+		"the list of kinds is unknown": {map[string]string{group: `no list`}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := kubernetes.NewForConfig(forbidding(t, c.discovery))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.ResourceV1().ResourceClaims("team-a").List(t.Context(), metav1.ListOptions{})
+			if c.empty && err != nil || !c.empty && !apierrors.IsForbidden(err) {
+				t.Errorf("list: error %v, want an empty list: %t", err, c.empty)
+			}
+			if _, err = client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+				t.Errorf("list of a core kind: error %v, want forbidden", err)
+			}
+		})
 	}
 }
 

@@ -58,11 +58,11 @@ type Rate struct {
 	Every time.Duration
 }
 
-// Pace decides how often peers may do what leaves a trace, such as a log entry. Make it with NewPace. Calls must not
-// overlap.
+// RateLimiter decides how often peers may do what leaves a trace, such as a log entry. Make it with NewRateLimiter.
+// Calls must not overlap.
 //
 // It remembers a peer until its burst is available again. What all peers may do together bounds how many that are.
-type Pace struct {
+type RateLimiter struct {
 	each, all Rate
 	// next is when a peer's last call would have been due at a steady rate. A peer that is not in it has its whole
 	// burst.
@@ -75,11 +75,13 @@ type Pace struct {
 // sweepFrom is how many peers are remembered before the first sweep.
 const sweepFrom = 64
 
-// NewPace allows each peer one rate, and all peers together another.
-func NewPace(each, all Rate) *Pace { return &Pace{each: each, all: all, next: map[string]time.Time{}} }
+// NewRateLimiter allows each peer one rate, and all peers together another.
+func NewRateLimiter(each, all Rate) *RateLimiter {
+	return &RateLimiter{each: each, all: all, next: map[string]time.Time{}}
+}
 
 // Allow reports whether the peer may act now, and counts it if so. Times must not go back.
-func (p *Pace) Allow(peer string, now time.Time) bool {
+func (p *RateLimiter) Allow(peer string, now time.Time) bool {
 	mine, ok := p.each.step(p.next[peer], now)
 	if !ok {
 		return false

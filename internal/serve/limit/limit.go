@@ -188,8 +188,8 @@ func (s *State) End(id ConnID, k Kind) {
 	s.forget(id, c)
 }
 
-// Hold takes n bytes of an answer, unless they would exceed a bound. Pair each true with a Free of the same n.
-func (s *State) Hold(id ConnID, n int64) bool {
+// Reserve takes n bytes of an answer, unless they would exceed a bound. Pair each true with a Free of the same n.
+func (s *State) Reserve(id ConnID, n int64) bool {
 	c := s.conns[id]
 	if c == nil || !c.open || n < 0 {
 		return false
@@ -204,7 +204,7 @@ func (s *State) Hold(id ConnID, n int64) bool {
 	return true
 }
 
-// Free gives bytes back that Hold took.
+// Free gives bytes back that Reserve took.
 func (s *State) Free(id ConnID, n int64) {
 	c := s.conns[id]
 	if c == nil || n < 0 || n > c.bytes {

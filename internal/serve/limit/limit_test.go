@@ -141,7 +141,7 @@ func compare(s *State, n *naive, rnd *rand.Rand, step int) string {
 	default:
 		size := rnd.Int64N(30)
 		want := c.open && (n.bytes("") == 0 || n.bytes("")+size <= n.Bytes && n.bytes(c.peer)+size <= n.PeerBytes)
-		if got := s.Hold(c.id, size); got != want {
+		if got := s.Reserve(c.id, size); got != want {
 			return fmt.Sprintf("hold of %d is %t, want %t", size, got, want)
 		}
 		if want {
@@ -222,12 +222,12 @@ func TestCallsOutOfOrder(t *testing.T) {
 	s.End(id, Request)
 	s.Free(id, 1)
 	s.Close(id + 1)
-	if s.Begin(id+1, Request) || s.Hold(id+1, 1) || s.Hold(id, -1) {
+	if s.Begin(id+1, Request) || s.Reserve(id+1, 1) || s.Reserve(id, -1) {
 		t.Error("an unknown connection, or a negative size, is taken")
 	}
 	s.Close(id)
 	s.Close(id)
-	if s.Begin(id, Stream) || s.Hold(id, 1) {
+	if s.Begin(id, Stream) || s.Reserve(id, 1) {
 		t.Error("a closed connection begins a request")
 	}
 	if got := s.Totals(); got != (Totals{}) {

@@ -31,7 +31,7 @@ func TestPaceAgainstBuckets(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		each := Rate{Burst: 1 + rnd.IntN(5), Every: time.Duration(1+rnd.IntN(50)) * time.Millisecond}
 		all := Rate{Burst: 1 + rnd.IntN(30), Every: time.Duration(1+rnd.IntN(9)) * time.Millisecond}
-		p, now := NewPace(each, all), time.Unix(0, 0)
+		p, now := NewRateLimiter(each, all), time.Unix(0, 0)
 		full := func(r Rate) *bucket { return &bucket{r, time.Duration(r.Burst) * r.Every, now} }
 		total, peers := full(all), map[string]*bucket{}
 		for step := range 3000 {
@@ -59,7 +59,7 @@ func TestPaceAgainstBuckets(t *testing.T) {
 
 // TestPaceForgetsPeers has 50,000 peers act once each.
 func TestPaceForgetsPeers(t *testing.T) {
-	p, now := NewPace(Rate{10, time.Second}, Rate{1000, time.Millisecond}), time.Unix(0, 0)
+	p, now := NewRateLimiter(Rate{10, time.Second}, Rate{1000, time.Millisecond}), time.Unix(0, 0)
 	for i := range 50_000 {
 		now = now.Add(time.Millisecond)
 		if !p.Allow(fmt.Sprint(i), now) {

@@ -42,7 +42,7 @@ func TestListeners(t *testing.T) {
 	if _, ok := conn.(*serve.Conn).Begin(limit.Request); ok {
 		t.Error("a second request is taken")
 	}
-	conn.(*serve.Conn).Hold(7)
+	conn.(*serve.Conn).Reserve(7)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(New(map[string]*serve.Share{"http": web}))
 	want := `# HELP kerf_listener_answer_bytes Bytes of answers that wait for their readers.

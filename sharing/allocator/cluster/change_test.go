@@ -25,7 +25,7 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 		{Name: "sick", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
 		{Name: "away", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
 		{Name: "whole", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver,
-			Gives: cluster.WholeAlone},
+			AllowedModes: cluster.WholeAlone},
 		// A reason that waiting cannot remove comes before a temporary one.
 		{Name: "never", CPU: 1500, Memory: sharing.GiB, Model: "B", GPUs: full(1)},
 	}
@@ -39,26 +39,26 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 	r := ask(2000, 2*sharing.GiB, 1, 400, "A")
 	r.Level = sharing.LevelDriver
 	want := []cluster.Refusal{
-		{"small", cluster.LacksCPU, "1.5 cores free, 2 asked"},
-		{"tight", cluster.LacksMemory, "1GiB of memory free, 2GiB asked"},
-		{"other", cluster.WrongModel, "GPUs are B, A asked"},
-		{"plain", cluster.WrongModel, "GPUs are none, A asked"},
-		{"weak", cluster.LacksLevel, "level is none, driver asked"},
-		{"full", cluster.LacksRoom, "best GPU has 31 % free, 40 % asked"},
+		{"small", cluster.LacksCPU, "1.5 cores free, 2 requested"},
+		{"tight", cluster.LacksMemory, "1GiB of memory free, 2GiB requested"},
+		{"other", cluster.WrongModel, "GPUs are B, A requested"},
+		{"plain", cluster.WrongModel, "GPUs are none, A requested"},
+		{"weak", cluster.LacksLevel, "level is none, driver requested"},
+		{"full", cluster.LacksCapacity, "best GPU has 31 % free, 40 % requested"},
 		{"sick", cluster.Withheld, "its GPUs take nothing new"},
 		{"away", cluster.IsCordoned, "takes nothing new"},
-		{"whole", cluster.OtherMode, "GPUs are given whole alone, a part asked"},
-		{"never", cluster.WrongModel, "GPUs are B, A asked"},
+		{"whole", cluster.OtherMode, "GPUs are given whole alone, a part requested"},
+		{"never", cluster.WrongModel, "GPUs are B, A requested"},
 	}
 	if diff := cmp.Diff(want, c.Refusals(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	two := ask(1, 1, 2, 305, "A")
-	if got := c.Refusals(two); got[0].Text != "1 GPUs, 2 asked" {
+	if got := c.Refusals(two); got[0].Text != "1 GPUs, 2 requested" {
 		t.Errorf("got %+v", got[0])
 	}
 	two.Share = 307
-	if got := c.Refusals(two); got[5].Text != "1 GPUs have 30.7 % free, 2 asked" {
+	if got := c.Refusals(two); got[5].Text != "1 GPUs have 30.7 % free, 2 requested" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -193,7 +193,7 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 		}
 	}
 	if why := cluster.New(nodes[:1], others.BestFit{}).Refusals(
-		memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB asked" {
+		memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB requested" {
 		t.Errorf("%+v", why)
 	}
 }

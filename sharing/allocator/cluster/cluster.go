@@ -30,10 +30,10 @@ type Leaver interface {
 	Leave() bool
 }
 
-// Surveyor is a Policy whose scores depend on what is free on all GPUs in MIG mode together.
-type Surveyor interface {
-	// Survey looks at the nodes as they are; true when scores differ from now on. It must not change them.
-	Survey(nodes []*Node) bool
+// Observer is a Policy with scores that depend on the free capacity of all GPUs in MIG mode.
+type Observer interface {
+	// Observe looks at the nodes as they are; true when scores differ from now on. It must not change them.
+	Observe(nodes []*Node) bool
 }
 
 // Charger is a Policy that reserves another amount than the requested one.
@@ -103,11 +103,11 @@ func (c *Cluster) Learn(r Request) {
 // Take reserves a placement. It changes nothing if the placement does not fit.
 func (c *Cluster) Take(r Request, p Placement) error {
 	n := c.nodes[p.Node]
-	if why := Judge(n, r); why != Fits {
+	if why := Evaluate(n, r); why != Fits {
 		return fmt.Errorf("take %s: %s", n.Name, why)
 	}
 	if len(p.GPUs) != r.GPUs {
-		return fmt.Errorf("take %s: %d GPUs placed, %d asked for", n.Name, len(p.GPUs), r.GPUs)
+		return fmt.Errorf("take %s: %d GPUs placed, %d requested", n.Name, len(p.GPUs), r.GPUs)
 	}
 	if err := c.fit(r, p); err != nil {
 		return fmt.Errorf("take %s: %w", n.Name, err)
@@ -126,7 +126,7 @@ func (c *Cluster) fit(r Request, p Placement) error {
 	}
 	for i, g := range p.GPUs {
 		if g < 0 || g >= len(n.GPUs) || n.GPUs[g] < s.Share || (i > 0 && g <= p.GPUs[i-1]) {
-			return fmt.Errorf("GPU %d: %s", g, LacksRoom)
+			return fmt.Errorf("GPU %d: %s", g, LacksCapacity)
 		}
 		if !partitioned {
 			continue
@@ -233,31 +233,31 @@ func (c *Cluster) Add(n Node) int {
 	return len(c.nodes) - 1
 }
 
-// SurveyPart divides the GPUs in MIG mode: one GPU of so many may change without a new survey. The prices of many GPUs
-// hardly change with one, and each survey makes every score void.
-const SurveyPart = 128
+// ObserveFraction divides the GPUs in MIG mode: one GPU of so many may change without a new survey. The prices of many
+// GPUs hardly change with one, and each survey makes every score void.
+const ObserveFraction = 128
 
 // survey shows the nodes to a policy that looks at all of them, where that may change its scores.
 func (c *Cluster) survey() {
-	if c.migGPUs == 0 || !c.unsure && c.unsurveyed <= c.migGPUs/SurveyPart {
+	if c.migGPUs == 0 || !c.unsure && c.unsurveyed <= c.migGPUs/ObserveFraction {
 		return
 	}
 	c.unsurveyed, c.unsure = 0, false
-	if s, ok := c.policy.(Surveyor); ok && s.Survey(c.nodes) {
+	if s, ok := c.policy.(Observer); ok && s.Observe(c.nodes) {
 		c.forget()
 	}
 }
 
 // roomsOf is how many GPUs of each table have which units free, of those that take new requests.
-func roomsOf(nodes []*Node) map[*mig.Table]mig.Room {
-	rooms := map[*mig.Table]mig.Room{}
+func roomsOf(nodes []*Node) map[*mig.Table]mig.FreeCapacity {
+	rooms := map[*mig.Table]mig.FreeCapacity{}
 	for _, n := range nodes {
 		if n.Table == nil || n.Cordoned {
 			continue
 		}
 		room := rooms[n.Table]
 		if room == nil {
-			room = mig.Room{}
+			room = mig.FreeCapacity{}
 			rooms[n.Table] = room
 		}
 		for g, o := range n.instances {

@@ -53,7 +53,7 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		want cluster.Reason
 	}{
 		{"fits", ask(4000, 8*sharing.GiB, 2, 300, "B|A"), cluster.Fits},
-		{"no GPU asked for", ask(1, 1, 0, 0, ""), cluster.Fits},
+		{"no GPU requested", ask(1, 1, 0, 0, ""), cluster.Fits},
 		{"cpu", ask(4001, 1, 1, 100, ""), cluster.LacksCPU},
 		{"memory", ask(1, 8*sharing.GiB+1, 1, 100, ""), cluster.LacksMemory},
 		{"model", ask(1, 1, 1, 100, "AA|B"), cluster.WrongModel},
@@ -66,7 +66,7 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		{"whole GPUs have every level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 1000,
 			Level: sharing.LevelDriver}}, cluster.Fits},
 		{"gpus", ask(1, 1, 3, 100, ""), cluster.LacksGPUs},
-		{"free but not on one GPU", ask(1, 1, 2, 301, ""), cluster.LacksRoom},
+		{"free but not on one GPU", ask(1, 1, 2, 301, ""), cluster.LacksCapacity},
 	}
 	part, byMemory, all := ask(1, 1, 1, 100, ""), ask(1, 1, 1, 0, ""), ask(1, 1, 1, 1000, "")
 	byMemory.GPUMemory = 80 * sharing.GiB
@@ -76,27 +76,27 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		cluster.WholeAlone: {cluster.OtherMode, cluster.OtherMode, cluster.Fits},
 	} {
 		given := n
-		given.Gives, given.GPUMemory = gives, 80*sharing.GiB
+		given.AllowedModes, given.GPUMemory = gives, 80*sharing.GiB
 		for i, r := range []cluster.Request{part, byMemory, all} {
-			if got := cluster.Judge(&given, r); got != want[i] {
+			if got := cluster.Evaluate(&given, r); got != want[i] {
 				t.Errorf("GPUs that are given %s, request %d: %q, want %q", gives, i, got, want[i])
 			}
 		}
-		if got := cluster.Judge(&given, ask(1, 1, 0, 0, "")); got != cluster.Fits {
+		if got := cluster.Evaluate(&given, ask(1, 1, 0, 0, "")); got != cluster.Fits {
 			t.Errorf("no GPU of those that are given %s: %q", gives, got)
 		}
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := cluster.Judge(&n, tt.r); got != tt.want {
+			if got := cluster.Evaluate(&n, tt.r); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 	c := cluster.New([]cluster.Node{n, n}, others.BestFit{})
 	for _, no := range c.Refusals(ask(1, 1, 2, 301, "")) {
-		if no.Reason != cluster.LacksRoom {
-			t.Errorf("%+v, want %q", no, cluster.LacksRoom)
+		if no.Reason != cluster.LacksCapacity {
+			t.Errorf("%+v, want %q", no, cluster.LacksCapacity)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func TestGangIsAllOrNoneAndThatOfANaiveModel(t *testing.T) {
 		got, ok := c.Gang(gang, cliques, racks)
 		for i := range nodes {
 			if diff := cmp.Diff(nodes[i].GPUs, c.Node(i).GPUs); diff != "" || c.Node(i).CPU != nodes[i].CPU {
-				t.Fatalf("round %d: asking changed the books: %s", round, diff)
+				t.Fatalf("round %d: asking changed the state: %s", round, diff)
 			}
 		}
 		level, want := naiveLevel(nodes, gang, cliques, racks)

@@ -225,9 +225,11 @@ func (n *Node) Instance(s Shape) (mig.Profile, bool) { return n.instance(s) }
 // Resolve is the shape as the node reserves it, which is what a Policy scores.
 func (n *Node) Resolve(s Shape) Shape { return n.resolve(s) }
 
-// Usual is where an instance of the profile takes least from the GPU, if all profiles are requested alike, and how much
-// that is. It is -1 if no place is free.
-func (n *Node) Usual(gpu int, p mig.Profile) (int, mig.Value) { return n.best(gpu, p, n.usual()) }
+// TypicalPlacement is where an instance of the profile takes least from the GPU, if all profiles are requested alike,
+// and how much that is. It is -1 if no place is free.
+func (n *Node) TypicalPlacement(gpu int, p mig.Profile) (int, mig.Value) {
+	return n.best(gpu, p, n.usual())
+}
 
 // Modes are the modes in which a node gives its GPUs.
 type Modes uint8

@@ -19,12 +19,12 @@ func slices8(t testing.TB) *mig.Table {
 	t.Helper()
 	var list []mig.Profile
 	for id, p := range []mig.Profile{
-		{Name: "1g.10gb", Compute: 1, Size: 1, Most: 7, Starts: []int{0, 1, 2, 3, 4, 5, 6}},
-		{Name: "1g.20gb", Compute: 1, Size: 2, Most: 4, Starts: []int{0, 2, 4, 6}},
-		{Name: "2g.20gb", Compute: 2, Size: 2, Most: 3, Starts: []int{0, 2, 4}},
-		{Name: "3g.40gb", Compute: 3, Size: 4, Most: 2, Starts: []int{0, 4}},
-		{Name: "4g.40gb", Compute: 4, Size: 4, Most: 1, Starts: []int{0}},
-		{Name: "7g.80gb", Compute: 7, Size: 8, Most: 1, Starts: []int{0}},
+		{Name: "1g.10gb", Compute: 1, Size: 1, MaxInstances: 7, Starts: []int{0, 1, 2, 3, 4, 5, 6}},
+		{Name: "1g.20gb", Compute: 1, Size: 2, MaxInstances: 4, Starts: []int{0, 2, 4, 6}},
+		{Name: "2g.20gb", Compute: 2, Size: 2, MaxInstances: 3, Starts: []int{0, 2, 4}},
+		{Name: "3g.40gb", Compute: 3, Size: 4, MaxInstances: 2, Starts: []int{0, 4}},
+		{Name: "4g.40gb", Compute: 4, Size: 4, MaxInstances: 1, Starts: []int{0}},
+		{Name: "7g.80gb", Compute: 7, Size: 8, MaxInstances: 1, Starts: []int{0}},
 	} {
 		p.ID, p.Memory = id, 10*sharing.GiB*sharing.Bytes(p.Size)
 		list = append(list, p)
@@ -188,8 +188,8 @@ func TestInstanceIsRefusedWithReason(t *testing.T) {
 	all := nodes[0].Table.Names()
 	for _, tt := range []struct{ ask, why string }{
 		{"5g.99gb", "1: GPUs have no MIG profile 5g.99gb: write one of " + all +
-			"; 1: GPUs are not in MIG mode, 5g.99gb asked"},
-		{"7g.80gb", "1: GPUs are not in MIG mode, 7g.80gb asked; 1: fits"},
+			"; 1: GPUs are not in MIG mode, 5g.99gb requested"},
+		{"7g.80gb", "1: GPUs are not in MIG mode, 7g.80gb requested; 1: fits"},
 	} {
 		if got := refused(c, profile(tt.ask)); got != tt.why {
 			t.Errorf("%s: %s, want %s", tt.ask, got, tt.why)
@@ -226,16 +226,16 @@ func TestInstanceIsRefusedWithReason(t *testing.T) {
 
 // Of three holders, the two that leave adjacent units free go, and not a cheaper one that leaves separate units.
 func TestPreemptMakesRoomForAnInstance(t *testing.T) {
-	holder := func(name, ask string, cost int64, start int) cluster.Holder {
-		return cluster.Holder{Pod: name, Priority: 1, Cost: cost,
-			Claims: []cluster.Claim{{Request: profile(ask), GPUs: []int{0}, Starts: []int{start}}}}
+	holder := func(name, ask string, cost int64, start int) cluster.VictimCandidate {
+		return cluster.VictimCandidate{Pod: name, Priority: 1, Cost: cost,
+			Grants: []cluster.Grant{{Request: profile(ask), GPUs: []int{0}, Starts: []int{start}}}}
 	}
-	holders := []cluster.Holder{holder("a", "2g.20gb", 9, 0), holder("b", "2g.20gb", 1, 4),
+	holders := []cluster.VictimCandidate{holder("a", "2g.20gb", 9, 0), holder("b", "2g.20gb", 1, 4),
 		holder("c", "1g.20gb", 1, 2), holder("d", "1g.10gb", 9, 6)}
 	c := cluster.New(migNodes(t, 1, 1), others.BestFit{})
 	for _, h := range holders {
-		if err := c.Take(h.Claims[0].Request, cluster.Placement{GPUs: []int{0},
-			Starts: h.Claims[0].Starts}); err != nil {
+		if err := c.Take(h.Grants[0].Request, cluster.Placement{GPUs: []int{0},
+			Starts: h.Grants[0].Starts}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestPreemptMakesRoomForAnInstance(t *testing.T) {
 		t.Fatalf("%v %+v", ok, p)
 	}
 	for _, i := range p.Victims {
-		c.Release(holders[i].Claims[0].Request, cluster.Placement{GPUs: []int{0}, Starts: holders[i].Claims[0].Starts})
+		c.Release(holders[i].Grants[0].Request, cluster.Placement{GPUs: []int{0}, Starts: holders[i].Grants[0].Starts})
 	}
 	if err := c.Take(profile("4g.40gb"), p.Placement); err != nil {
 		t.Errorf("%v after %v left", err, p.Victims)

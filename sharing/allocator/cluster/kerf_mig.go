@@ -31,13 +31,13 @@ func instanceValues(w Workload, nodes []Node,
 	return out
 }
 
-// Survey implements Surveyor: what the parts of GPUs in MIG mode are worth depends on how many others there are of
-// each.
-func (k *Kerf) Survey(nodes []*Node) bool { return k.Rooms(roomsOf(nodes)) }
+// Observe implements Observer: what the parts of GPUs in MIG mode are worth depends on how many others there are
+// of each.
+func (k *Kerf) Observe(nodes []*Node) bool { return k.Rooms(roomsOf(nodes)) }
 
-// Rooms is Survey for callers with another cluster state: the number of GPUs of each table by free memory slices. It
+// Rooms is Observe for callers with another cluster state: the number of GPUs of each table by free memory slices. It
 // returns true if scores differ from now on.
-func (k *Kerf) Rooms(rooms map[*mig.Table]mig.Room) bool {
+func (k *Kerf) Rooms(rooms map[*mig.Table]mig.FreeCapacity) bool {
 	known := false
 	for table, room := range rooms {
 		if usual := k.usual[table]; usual != nil {

@@ -45,8 +45,8 @@ type Node struct {
 	Topology []Place
 	// Level is how strongly the node holds shares to their size.
 	Level sharing.Level
-	// Gives is how the GPUs are granted: whole, in shares, or both. It has no effect in MIG mode.
-	Gives Modes
+	// AllowedModes is how the GPUs are granted: whole, in shares, or both. It has no effect in MIG mode.
+	AllowedModes Modes
 	// Cordoned nodes take no new requests.
 	Cordoned bool
 
@@ -107,7 +107,7 @@ func (s Shape) whole() bool { return s.Share >= WholeGPU && s.GPUMemory == 0 }
 // Demand is the share of all GPUs together.
 func (s Shape) Demand() Milli { return Milli(s.GPUs) * s.Share }
 
-// Request is what a pod asks for.
+// Request is what a pod requests.
 type Request struct {
 	Shape
 	// Memory of the machine, not of the GPU.
@@ -138,7 +138,7 @@ const (
 	OtherMode
 	LacksLevel
 	LacksGPUs
-	LacksRoom
+	LacksCapacity
 	// Withheld: with the GPUs that take nothing new it would fit.
 	Withheld
 )
@@ -166,14 +166,14 @@ func (r Reason) String() string {
 		return "its GPUs take nothing new"
 	case LacksGPUs:
 		return "too few GPUs"
-	case LacksRoom:
+	case LacksCapacity:
 		return "too little free on any one GPU"
 	}
 	return fmt.Sprintf("reason %d", int(r))
 }
 
-// Judge says why the node cannot answer the request, or Fits. What no end of a request changes is said first.
-func Judge(n *Node, r Request) Reason {
+// Evaluate says why the node cannot answer the request, or Fits. What no end of a request changes is said first.
+func Evaluate(n *Node, r Request) Reason {
 	if n.Cordoned {
 		return IsCordoned
 	}
@@ -190,7 +190,7 @@ func Judge(n *Node, r Request) Reason {
 	return room(n, s)
 }
 
-// judgeGPUs is Judge of the GPUs alone.
+// judgeGPUs is Evaluate of the GPUs alone.
 func judgeGPUs(n *Node, s Shape) Reason {
 	s = n.resolve(s)
 	if why := never(n, s); why != Fits {
@@ -208,7 +208,7 @@ func never(n *Node, s Shape) Reason {
 		return WrongModel
 	case s.Profile != "" && s.Share == tooMuch:
 		return LacksProfile
-	case n.Table == nil && n.Gives != AllModes && (n.Gives == WholeAlone) != s.whole():
+	case n.Table == nil && n.AllowedModes != AllModes && (n.AllowedModes == WholeAlone) != s.whole():
 		return OtherMode
 	case s.Share < WholeGPU && !n.level().AtLeast(s.Level):
 		return LacksLevel
@@ -230,7 +230,7 @@ func room(n *Node, s Shape) Reason {
 	case fit+n.count(n.aside, s) >= s.GPUs:
 		return Withheld
 	}
-	return LacksRoom
+	return LacksCapacity
 }
 
 // allows looks for one model in a list joined by "|", without making garbage of the list unless it has globs.

@@ -11,16 +11,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Claim is a request that is held, and on which GPUs of its node.
-type Claim struct {
+// Grant is a request that is held, and on which GPUs of its node.
+type Grant struct {
 	Request
 	GPUs []int
 	// Starts are where its MIG instances begin, one for each GPU; nil without MIG.
 	Starts []int
 }
 
-// Holder is a pod that holds something on a node and could be made to give it up, all at once.
-type Holder struct {
+// VictimCandidate is a pod that holds something on a node and could be made to give it up, all at once.
+type VictimCandidate struct {
 	Pod string
 	// Node is the index of its node.
 	Node int
@@ -30,8 +30,8 @@ type Holder struct {
 	Protected bool
 	// Cost decides among equally many of equal priority, such as the seconds for which the pod has run; 0 or more.
 	Cost int64
-	// Claims are what the pod has taken, one for each container that asked.
-	Claims []Claim
+	// Grants are what the pod has taken, one for each container that asked.
+	Grants []Grant
 }
 
 // Preemption is the room that a request gets once the victims are gone.
@@ -59,7 +59,7 @@ func (t toll) compare(u toll) int {
 //
 // None of the victims could be spared. There is no smaller set, with two exceptions. CPU or memory of the machine is
 // short too, or holders lie on several GPUs of which the request needs several.
-func (c *Cluster) Preempt(r Request, priority int32, holders []Holder) (Preemption, bool) {
+func (c *Cluster) Preempt(r Request, priority int32, holders []VictimCandidate) (Preemption, bool) {
 	byNode := map[int][]int{}
 	for i := range holders {
 		if node := holders[i].Node; node >= 0 && node < len(c.nodes) {
@@ -96,7 +96,7 @@ type eviction struct {
 
 // candidate is a holder below the priority, and what it would give back.
 type candidate struct {
-	*Holder
+	*VictimCandidate
 	index  int
 	cpu    Milli
 	memory sharing.Bytes
@@ -104,7 +104,7 @@ type candidate struct {
 }
 
 // newEviction is nil where no eviction can help.
-func newEviction(n *Node, r Request, priority int32, holders []Holder, here []int) *eviction {
+func newEviction(n *Node, r Request, priority int32, holders []VictimCandidate, here []int) *eviction {
 	s := n.resolve(r.Shape)
 	if n.Cordoned || s.Share > WholeGPU || never(n, s) != Fits {
 		return nil
@@ -115,8 +115,8 @@ func newEviction(n *Node, r Request, priority int32, holders []Holder, here []in
 		if h.Priority >= priority {
 			continue
 		}
-		give := candidate{Holder: h, index: i, gpus: make([]Milli, len(n.GPUs))}
-		for _, claim := range h.Claims {
+		give := candidate{VictimCandidate: h, index: i, gpus: make([]Milli, len(n.GPUs))}
+		for _, claim := range h.Grants {
 			give.cpu += claim.CPU
 			give.memory += claim.Memory
 			for _, g := range claim.GPUs {

@@ -24,7 +24,7 @@ func (e *eviction) after(out []bool) Node {
 		for g, gain := range h.gpus {
 			n.GPUs[g] += gain
 		}
-		n.uncut(h.Claims)
+		n.uncut(h.Grants)
 	}
 	return n
 }
@@ -88,7 +88,7 @@ func (e *eviction) spare(out []bool) {
 	})
 	for _, i := range order {
 		out[i] = false
-		if n := e.after(out); Judge(&n, e.request) != Fits {
+		if n := e.after(out); Evaluate(&n, e.request) != Fits {
 			out[i] = true
 		}
 	}
@@ -161,7 +161,7 @@ func (e *eviction) clear(out []bool, limit int32, gpu int, after *Node) ([]int, 
 			h := &e.candidates[i]
 			victims, t = append(victims, i), t.plus(h)
 			n.GPUs[0] += h.gpus[gpu]
-			n.remove(0, gpu, h.Claims)
+			n.remove(0, gpu, h.Grants)
 		}
 		if (!found || t.compare(least) < 0) && n.room(0, n.GPUs[0], e.shape) {
 			best, least, found = victims, t, true
@@ -171,14 +171,14 @@ func (e *eviction) clear(out []bool, limit int32, gpu int, after *Node) ([]int, 
 }
 
 // uncut takes the instances of the claims off the GPUs.
-func (n *Node) uncut(claims []Claim) {
+func (n *Node) uncut(claims []Grant) {
 	for g := range n.instances {
 		n.remove(g, g, claims)
 	}
 }
 
 // remove takes the instances that the claims have on one GPU off the GPU at an index.
-func (n *Node) remove(at, gpu int, claims []Claim) {
+func (n *Node) remove(at, gpu int, claims []Grant) {
 	for _, c := range claims {
 		for i, g := range c.GPUs {
 			if g != gpu || i >= len(c.Starts) {

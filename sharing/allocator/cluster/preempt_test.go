@@ -17,11 +17,11 @@ import (
 )
 
 // occupied is a cluster that holds what the holders hold.
-func occupied(t *testing.T, nodes []cluster.Node, holders []cluster.Holder) *cluster.Cluster {
+func occupied(t *testing.T, nodes []cluster.Node, holders []cluster.VictimCandidate) *cluster.Cluster {
 	t.Helper()
 	c := cluster.New(nodes, others.BestFit{})
 	for _, h := range holders {
-		for _, claim := range h.Claims {
+		for _, claim := range h.Grants {
 			if err := c.Take(claim.Request, cluster.Placement{Node: h.Node, GPUs: claim.GPUs}); err != nil {
 				t.Fatalf("%s: %v", h.Pod, err)
 			}
@@ -30,72 +30,73 @@ func occupied(t *testing.T, nodes []cluster.Node, holders []cluster.Holder) *clu
 	return c
 }
 
-func pod(name string, priority int32, share cluster.Milli, gpus ...int) cluster.Holder {
-	return cluster.Holder{Pod: name, Priority: priority,
-		Claims: []cluster.Claim{{Request: ask(1000, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}}
+func pod(name string, priority int32, share cluster.Milli, gpus ...int) cluster.VictimCandidate {
+	return cluster.VictimCandidate{Pod: name, Priority: priority,
+		Grants: []cluster.Grant{{Request: ask(1000, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}}
 }
 
 func TestPreemptTakesTheFewestThenTheCheapest(t *testing.T) {
-	cost := func(h cluster.Holder, cost int64) cluster.Holder { h.Cost = cost; return h }
-	protected := func(h cluster.Holder) cluster.Holder { h.Protected = true; return h }
-	at := func(h cluster.Holder, node int) cluster.Holder { h.Node = node; return h }
+	cost := func(h cluster.VictimCandidate, cost int64) cluster.VictimCandidate { h.Cost = cost; return h }
+	protected := func(h cluster.VictimCandidate) cluster.VictimCandidate { h.Protected = true; return h }
+	at := func(h cluster.VictimCandidate, node int) cluster.VictimCandidate { h.Node = node; return h }
 	tests := map[string]struct {
-		holders []cluster.Holder
+		holders []cluster.VictimCandidate
 		r       cluster.Request
 		victims []string
 		gpus    []int
 		none    bool
 	}{
 		"one large before two small": {
-			holders: []cluster.Holder{pod("a", 1, 500, 0), pod("b", 1, 500, 0), pod("c", 5, 900, 1)},
+			holders: []cluster.VictimCandidate{pod("a", 1, 500, 0), pod("b", 1, 500, 0), pod("c", 5, 900, 1)},
 			r:       ask(1000, 0, 1, 900, ""), victims: []string{"c"}, gpus: []int{1},
 		},
 		"room on one GPU, not the sum of two": {
-			holders: []cluster.Holder{pod("a", 1, 700, 0), pod("b", 1, 700, 1)},
+			holders: []cluster.VictimCandidate{pod("a", 1, 700, 0), pod("b", 1, 700, 1)},
 			r:       ask(1000, 0, 1, 600, ""), victims: []string{"a"}, gpus: []int{0},
 		},
 		"low priority before low cost": {
-			holders: []cluster.Holder{cost(pod("a", 2, 900, 0), 1), cost(pod("b", 1, 900, 1), 50)},
+			holders: []cluster.VictimCandidate{cost(pod("a", 2, 900, 0), 1), cost(pod("b", 1, 900, 1), 50)},
 			r:       ask(1000, 0, 1, 600, ""), victims: []string{"b"}, gpus: []int{1},
 		},
 		"the younger of equals": {
-			holders: []cluster.Holder{cost(pod("a", 1, 900, 0), 60), cost(pod("b", 1, 900, 1), 50)},
+			holders: []cluster.VictimCandidate{cost(pod("a", 1, 900, 0), 60), cost(pod("b", 1, 900, 1), 50)},
 			r:       ask(1000, 0, 1, 600, ""), victims: []string{"b"}, gpus: []int{1},
 		},
 		"two before one that is protected": {
-			holders: []cluster.Holder{pod("a", 1, 500, 0), pod("b", 1, 500, 0), protected(pod("c", 1, 900, 1))},
-			r:       ask(1000, 0, 1, 900, ""), victims: []string{"a", "b"}, gpus: []int{0},
+			holders: []cluster.VictimCandidate{pod("a", 1, 500, 0), pod("b", 1, 500, 0), protected(pod("c", 1, 900,
+				1))},
+			r: ask(1000, 0, 1, 900, ""), victims: []string{"a", "b"}, gpus: []int{0},
 		},
 		"a protected one where there is no other way": {
-			holders: []cluster.Holder{pod("a", 10, 900, 0), protected(pod("c", 1, 900, 1))},
+			holders: []cluster.VictimCandidate{pod("a", 10, 900, 0), protected(pod("c", 1, 900, 1))},
 			r:       ask(1000, 0, 1, 900, ""), victims: []string{"c"}, gpus: []int{1},
 		},
 		"none of the same priority": {
-			holders: []cluster.Holder{pod("a", 10, 900, 0), pod("b", 11, 900, 1)},
+			holders: []cluster.VictimCandidate{pod("a", 10, 900, 0), pod("b", 11, 900, 1)},
 			r:       ask(1000, 0, 1, 900, ""), none: true,
 		},
 		"room already": {
-			holders: []cluster.Holder{pod("a", 1, 100, 0)},
+			holders: []cluster.VictimCandidate{pod("a", 1, 100, 0)},
 			r:       ask(1000, 0, 1, 900, ""), gpus: []int{0},
 		},
 		"both GPUs, where the other node would cost more": {
-			holders: []cluster.Holder{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0), 1),
+			holders: []cluster.VictimCandidate{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0), 1),
 				at(pod("d", 1, 300, 0), 1), at(pod("e", 1, 300, 1), 1)},
 			r: ask(1000, 0, 2, 800, ""), victims: []string{"a", "b"}, gpus: []int{0, 1},
 		},
 		"one pod on two GPUs counts once": {
-			holders: []cluster.Holder{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0, 1), 1)},
+			holders: []cluster.VictimCandidate{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0, 1), 1)},
 			r:       ask(1000, 0, 2, 800, ""), victims: []string{"c"}, gpus: []int{0, 1},
 		},
 		"CPU is short": {
-			holders: []cluster.Holder{
-				{Pod: "a", Claims: []cluster.Claim{{Request: ask(6000, 0, 0, 0, "")}}},
-				{Pod: "b", Claims: []cluster.Claim{{Request: ask(9000, 0, 0, 0, "")}}},
+			holders: []cluster.VictimCandidate{
+				{Pod: "a", Grants: []cluster.Grant{{Request: ask(6000, 0, 0, 0, "")}}},
+				{Pod: "b", Grants: []cluster.Grant{{Request: ask(9000, 0, 0, 0, "")}}},
 			},
 			r: ask(10000, 0, 1, 500, ""), victims: []string{"b"}, gpus: []int{0},
 		},
 		"another model": {
-			holders: []cluster.Holder{pod("a", 1, 900, 0)},
+			holders: []cluster.VictimCandidate{pod("a", 1, 900, 0)},
 			r:       ask(1000, 0, 1, 500, "B"), none: true,
 		},
 	}
@@ -119,7 +120,7 @@ func TestPreemptTakesTheFewestThenTheCheapest(t *testing.T) {
 }
 
 func TestPreemptLeavesWithheldGPUsAlone(t *testing.T) {
-	holders := []cluster.Holder{pod("a", 1, 300, 0), pod("b", 1, 400, 1), pod("c", 1, 400, 1)}
+	holders := []cluster.VictimCandidate{pod("a", 1, 300, 0), pod("b", 1, 400, 1), pod("c", 1, 400, 1)}
 	c := occupied(t, []cluster.Node{{CPU: 16000, Memory: 64 * sharing.GiB, GPUs: full(2)}}, holders)
 	if err := c.Withhold(0, 0, true); err != nil {
 		t.Fatal(err)
@@ -149,7 +150,7 @@ func (p price) less(q price) bool {
 	return p.cost < q.cost
 }
 
-func priced(holders []cluster.Holder, victims []int) price {
+func priced(holders []cluster.VictimCandidate, victims []int) price {
 	p := price{}
 	for k, i := range victims {
 		h := &holders[i]
@@ -167,17 +168,17 @@ func priced(holders []cluster.Holder, victims []int) price {
 
 // fitsWithout reports whether the request fits its node once the victims have left. It rebuilds the node from all
 // others.
-func fitsWithout(t *testing.T, nodes []cluster.Node, holders []cluster.Holder, victims []int, node int,
+func fitsWithout(t *testing.T, nodes []cluster.Node, holders []cluster.VictimCandidate, victims []int, node int,
 	r cluster.Request) (*cluster.Cluster, bool) {
 	t.Helper()
-	var rest []cluster.Holder
+	var rest []cluster.VictimCandidate
 	for i, h := range holders {
 		if !slices.Contains(victims, i) {
 			rest = append(rest, h)
 		}
 	}
 	c := occupied(t, nodes, rest)
-	return c, cluster.Judge(c.Node(node), r) == cluster.Fits
+	return c, cluster.Evaluate(c.Node(node), r) == cluster.Fits
 }
 
 func TestPreemptIsThatOfBruteForce(t *testing.T) {
@@ -231,9 +232,9 @@ func TestPreemptIsThatOfBruteForce(t *testing.T) {
 }
 
 // crowd is two or three nodes and who holds what on them.
-func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
+func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.VictimCandidate) {
 	var nodes []cluster.Node
-	var holders []cluster.Holder
+	var holders []cluster.VictimCandidate
 	for node := range 2 + r.IntN(2) {
 		n := cluster.Node{CPU: 100_000, Memory: 64 * sharing.GiB, GPUs: full(2)}
 		if hard {
@@ -242,7 +243,7 @@ func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
 		nodes = append(nodes, n)
 		left, cpu := full(2), n.CPU
 		for i := range 7 {
-			h := cluster.Holder{
+			h := cluster.VictimCandidate{
 				Pod: fmt.Sprint(node, "-", i), Node: node, Priority: int32(r.IntN(7)), Cost: int64(r.IntN(20)),
 				Protected: r.IntN(5) == 0,
 			}
@@ -265,7 +266,7 @@ func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
 				left[g] -= share
 			}
 			cpu -= needs
-			h.Claims = []cluster.Claim{{Request: ask(needs, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}
+			h.Grants = []cluster.Grant{{Request: ask(needs, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}
 			holders = append(holders, h)
 		}
 	}
@@ -273,7 +274,8 @@ func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
 }
 
 // bruteForce tries every set of victims on every node.
-func bruteForce(t *testing.T, nodes []cluster.Node, holders []cluster.Holder, q cluster.Request, priority int32) (price,
+func bruteForce(t *testing.T, nodes []cluster.Node, holders []cluster.VictimCandidate, q cluster.Request,
+	priority int32) (price,
 	bool) {
 	t.Helper()
 	best, found := price{}, false

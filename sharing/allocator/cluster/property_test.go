@@ -59,7 +59,7 @@ func (w *world) fresh(t *testing.T, p cluster.Policy) *cluster.Cluster {
 func choose(c *cluster.Cluster, p cluster.Policy, r cluster.Request) (int, int, bool) {
 	best, gpu, most := -1, 0, int64(0)
 	for i := range c.Len() {
-		if cluster.Judge(c.Node(i), r) != cluster.Fits {
+		if cluster.Evaluate(c.Node(i), r) != cluster.Fits {
 			continue
 		}
 		if score, g := p.Score(c.Node(i), c.Node(i).Resolve(r.Shape)); best < 0 || score > most {
@@ -142,7 +142,7 @@ func against(t *testing.T, nodes []cluster.Node, policy cluster.Policy, steps in
 			n := c.Node(i)
 			if cpu[i] != n.CPU || memory[i] != n.Memory || !slices.Equal(gpus[i], n.GPUs) || cpu[i] < 0 ||
 				slices.Min(gpus[i]) < 0 {
-				t.Fatalf("step %d: books say %v %v %v, cluster %+v", step, cpu[i], memory[i], gpus[i], *n)
+				t.Fatalf("step %d: the state says %v %v %v, cluster %+v", step, cpu[i], memory[i], gpus[i], *n)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 type Refusal struct {
 	Node   string
 	Reason Reason
-	// Text is the reason with its numbers: "best GPU has 31 % free, 40 % asked".
+	// Text is the reason with its numbers: "best GPU has 31 % free, 40 % requested".
 	Text string
 }
 
@@ -23,7 +23,7 @@ type Refusal struct {
 func (c *Cluster) Refusals(r Request) []Refusal {
 	var out []Refusal
 	for _, n := range c.nodes {
-		if why := Judge(n, r); why != Fits {
+		if why := Evaluate(n, r); why != Fits {
 			out = append(out, Refusal{n.Name, why, because(n, r, why)})
 		}
 	}
@@ -33,39 +33,40 @@ func (c *Cluster) Refusals(r Request) []Refusal {
 func because(n *Node, r Request, why Reason) string {
 	switch why {
 	case LacksCPU:
-		return fmt.Sprintf("%s cores free, %s asked", cores(n.CPU), cores(r.CPU))
+		return fmt.Sprintf("%s cores free, %s requested", cores(n.CPU), cores(r.CPU))
 	case LacksMemory:
-		return fmt.Sprintf("%v of memory free, %v asked", n.Memory, r.Memory)
+		return fmt.Sprintf("%v of memory free, %v requested", n.Memory, r.Memory)
 	case WrongModel:
-		return fmt.Sprintf("GPUs are %s, %s asked", or(n.Model, "none"), r.Models)
+		return fmt.Sprintf("GPUs are %s, %s requested", or(n.Model, "none"), r.Models)
 	case LacksProfile:
 		if n.Table == nil {
-			return fmt.Sprintf("GPUs are not in MIG mode, %s asked", r.Profile)
+			return fmt.Sprintf("GPUs are not in MIG mode, %s requested", r.Profile)
 		}
 		return fmt.Sprintf("GPUs have no MIG profile %s: write one of %s", r.Profile, n.Table.Names())
 	case OtherMode:
-		return fmt.Sprintf("GPUs are given %s, %s asked", n.Gives,
-			map[bool]string{true: "a part", false: "whole ones"}[n.Gives == WholeAlone])
+		return fmt.Sprintf("GPUs are given %s, %s requested", n.AllowedModes,
+			map[bool]string{true: "a part", false: "whole ones"}[n.AllowedModes == WholeAlone])
 	case LacksLevel:
-		return fmt.Sprintf("level is %v, %v asked", n.level(), r.Level)
+		return fmt.Sprintf("level is %v, %v requested", n.level(), r.Level)
 	case LacksGPUs:
-		return fmt.Sprintf("%d GPUs, %d asked", len(n.GPUs), r.GPUs)
-	case LacksRoom:
+		return fmt.Sprintf("%d GPUs, %d requested", len(n.GPUs), r.GPUs)
+	case LacksCapacity:
 		share := n.share(r.Shape)
 		if p, ok := n.instanceOf(r.Shape); ok {
-			return n.Table.Why(n.instances[freest(n.GPUs)], p.ID)
+			return n.Table.UnfitReason(n.instances[freest(n.GPUs)], p.ID)
 		}
 		if share == tooMuch && n.GPUMemory > 0 {
-			return fmt.Sprintf("GPUs have %v of memory, %v asked", n.GPUMemory, r.GPUMemory)
+			return fmt.Sprintf("GPUs have %v of memory, %v requested", n.GPUMemory, r.GPUMemory)
 		}
 		if share == tooMuch {
 			return "memory of the GPUs is not known"
 		}
 		if r.GPUs > 1 {
-			return fmt.Sprintf("%d GPUs have %s free, %d asked", n.count(n.GPUs, n.resolve(r.Shape)), percent(share),
+			return fmt.Sprintf("%d GPUs have %s free, %d requested", n.count(n.GPUs, n.resolve(r.Shape)),
+				percent(share),
 				r.GPUs)
 		}
-		return fmt.Sprintf("best GPU has %s free, %s asked", percent(slices.Max(n.GPUs)), percent(share))
+		return fmt.Sprintf("best GPU has %s free, %s requested", percent(slices.Max(n.GPUs)), percent(share))
 	case Fits, IsCordoned, Withheld:
 	}
 	return why.String()

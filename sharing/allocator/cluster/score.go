@@ -75,8 +75,8 @@ func Emptiest(n *Node, s Shape) int {
 	return gpu
 }
 
-// HasRoom reports whether the GPU fits the shape, as the node reserves it.
-func HasRoom(n *Node, gpu int, s Shape) bool { return n.room(gpu, n.GPUs[gpu], s) }
+// HasCapacity reports whether the GPU fits the shape, as the node reserves it.
+func HasCapacity(n *Node, gpu int, s Shape) bool { return n.room(gpu, n.GPUs[gpu], s) }
 
 // ID tells the nodes of a cluster apart; there is no pattern in it.
 func ID(n *Node) uint64 { return n.id }

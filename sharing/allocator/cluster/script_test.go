@@ -22,7 +22,7 @@ type scene struct {
 	t       *testing.T
 	nodes   []cluster.Node
 	c       *cluster.Cluster
-	holders []cluster.Holder
+	holders []cluster.VictimCandidate
 }
 
 // Scripts read as a story: each line is a command, and the lines below it that begin with ">" are what came of it. A
@@ -157,22 +157,22 @@ func (s *scene) pod(name string, words []string) []string {
 		return []string{refused(s.c, r)}
 	}
 	s.must(s.c.Take(r, p))
-	s.holders = append(s.holders, cluster.Holder{
+	s.holders = append(s.holders, cluster.VictimCandidate{
 		Pod: name, Node: p.Node, Priority: priority, Cost: cost,
-		Claims: []cluster.Claim{{Request: r, GPUs: p.GPUs, Starts: p.Starts}},
+		Grants: []cluster.Grant{{Request: r, GPUs: p.GPUs, Starts: p.Starts}},
 	})
 	return []string{s.said(p)}
 }
 
 func (s *scene) end(name string) []string {
 	s.t.Helper()
-	i := slices.IndexFunc(s.holders, func(h cluster.Holder) bool { return h.Pod == name })
+	i := slices.IndexFunc(s.holders, func(h cluster.VictimCandidate) bool { return h.Pod == name })
 	if i < 0 {
 		s.t.Fatalf("no pod %q", name)
 	}
 	h := s.holders[i]
-	s.c.Release(h.Claims[0].Request, cluster.Placement{Node: h.Node, GPUs: h.Claims[0].GPUs,
-		Starts: h.Claims[0].Starts})
+	s.c.Release(h.Grants[0].Request, cluster.Placement{Node: h.Node, GPUs: h.Grants[0].GPUs,
+		Starts: h.Grants[0].Starts})
 	s.holders = slices.Delete(s.holders, i, i+1)
 	return nil
 }

@@ -65,7 +65,7 @@ type counting struct {
 	surveys int
 }
 
-func (c *counting) Survey([]*cluster.Node) bool {
+func (c *counting) Observe([]*cluster.Node) bool {
 	c.surveys++
 	return true
 }

@@ -39,7 +39,7 @@ func TestTermsAddUp(t *testing.T) {
 		r := sample[rng.IntN(len(sample))]
 		for i := range c.Len() {
 			n := c.Node(i)
-			if cluster.Judge(n, r) != cluster.Fits {
+			if cluster.Evaluate(n, r) != cluster.Fits {
 				continue
 			}
 			shape := r.Shape

@@ -39,11 +39,11 @@ func GPU(g gpunode.GPU, grants int) allocator.GPUState {
 		free = gpu.Bookable()
 	}
 	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(Percent(g.FreePercent), gpu.BookablePercent()),
-		Held: grants > 0 || g.Whole}
+		InUse: grants > 0 || g.Whole}
 	if g.Whole {
 		s.FreeMemory, s.FreePercent = 0, 0
 	}
-	s.Sharers, s.MaxSharers, s.LevelWhy = grants, g.MaxShares, g.LevelReason
+	s.ShareCount, s.MaxShares, s.LevelReason = grants, g.MaxShares, g.LevelReason
 	if g.Mode != "" {
 		s.Give(strings.TrimPrefix(g.Mode, gpunode.ModeExcluded), g.Mode == gpunode.ModeShared,
 			g.Mode == gpunode.ModeWhole)

@@ -22,8 +22,8 @@ type Answer uint8
 
 // The answers. The last two are facts; the first is none.
 const (
-	// CouldNotTell: the probe could not be made. Never taken for a yes, and asked again.
-	CouldNotTell Answer = iota
+	// NoAnswer: the probe could not be made. Never taken for a yes, and asked again.
+	NoAnswer Answer = iota
 	// Supported: tried, and it works.
 	Supported
 	// NotSupported: this machine cannot.
@@ -37,7 +37,7 @@ func (a Answer) String() string {
 		return "supported"
 	case NotSupported:
 		return "not supported"
-	case CouldNotTell:
+	case NoAnswer:
 	}
 	return "could not tell"
 }
@@ -70,7 +70,7 @@ type Report map[sharing.Backend]Support
 func Unprobed(reason string) Report {
 	r := Report{}
 	for _, b := range sharing.Backends() {
-		r[b] = Support{Answer: CouldNotTell, Reason: reason}
+		r[b] = Support{Answer: NoAnswer, Reason: reason}
 	}
 	return r
 }
@@ -100,7 +100,7 @@ func (r Report) But(other map[sharing.Backend]Support) Report {
 // Undecided reports whether some backend is unknown.
 func (r Report) Undecided() bool {
 	for _, s := range r {
-		if s.Answer == CouldNotTell {
+		if s.Answer == NoAnswer {
 			return true
 		}
 	}
@@ -131,9 +131,9 @@ type Choice struct {
 	// Level is the backend's. Without one it is sharing.LevelUnknown if some backend is unknown, else
 	// sharing.LevelNone.
 	Level sharing.Level
-	// Why says of each stronger backend of the list why it is not that; without a backend, also which ones no list has.
-	// It is empty where there is nothing stronger.
-	Why string
+	// Reason says of each stronger backend of the list why it is not that; without a backend, also which ones no list
+	// has. It is empty where there is nothing stronger.
+	Reason string
 }
 
 // Choose takes the first backend that each of the GPUs lists and that works on each. It passes over an unknown one.
@@ -151,7 +151,7 @@ func Choose(on ...On) Choice {
 			}
 			break
 		}
-		if s.Answer == CouldNotTell {
+		if s.Answer == NoAnswer {
 			c.Level = sharing.LevelUnknown
 		}
 		why = append(why, b.String()+": "+s.String())
@@ -163,7 +163,7 @@ func Choose(on ...On) Choice {
 			}
 		}
 	}
-	c.Why = strings.Join(why, "; ")
+	c.Reason = strings.Join(why, "; ")
 	return c
 }
 
@@ -192,7 +192,7 @@ func onAll(b sharing.Backend, on []On) Support {
 		}
 		switch {
 		case s.Answer == NotSupported && worst.Answer != NotSupported,
-			s.Answer == CouldNotTell && worst.Answer == Supported,
+			s.Answer == NoAnswer && worst.Answer == Supported,
 			s.Answer == Supported && worst == Support{Answer: Supported}:
 			worst = s
 		}

@@ -43,7 +43,7 @@ func TestChoose(t *testing.T) {
 			Choice{driver, sharing.LevelDriver, ""}},
 		"the next": {all, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}},
 			Choice{libkerf, sharing.LevelUserspace, "driver: too old; update it"}},
-		"told of what it is": {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}},
+		"informed of what it is": {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}},
 			Choice{libkerf, sharing.LevelUserspace, "driver: too old; update it; libkerf: new names"}},
 		"only what is listed": {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}},
 			Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; mps: not listed in backends; " +
@@ -173,8 +173,8 @@ func TestChooseProperty(t *testing.T) {
 			t.Fatalf("%v: %+v, want %+v", on, got, want)
 		}
 		for _, b := range stronger {
-			if b.Level() != want.Level && !strings.Contains(got.Why, b.String()+": ") {
-				t.Fatalf("%v: %q does not tell of %v", on, got.Why, b)
+			if b.Level() != want.Level && !strings.Contains(got.Reason, b.String()+": ") {
+				t.Fatalf("%v: %q does not tell of %v", on, got.Reason, b)
 			}
 		}
 	}

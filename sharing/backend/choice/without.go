@@ -52,8 +52,8 @@ func (w Without) OnGPUs(n int) Without {
 	if n < 2 {
 		return w
 	}
-	return w.and(sharing.BackendMPS, unsupported(fmt.Sprintf("a daemon of MPS serves one GPU, and %d are asked for", n),
-		"ask for one GPU"))
+	return w.and(sharing.BackendMPS, unsupported(fmt.Sprintf("a daemon of MPS serves one GPU, and %d are requested", n),
+		"request one GPU"))
 }
 
 // Together adds the backends that cannot enforce one cap for several containers.

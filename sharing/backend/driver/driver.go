@@ -155,7 +155,7 @@ func checkLimits(limits []backend.Limit) error {
 func (d *Driver) set(ctx context.Context, dir string, l backend.Limit) error {
 	got, err := d.nvml.PutMemoryLimit(ctx, l.GPU.UUID, dir, 0, l.Memory)
 	if errors.Is(err, sharing.ErrNotFound) { // which stands for a cgroup that does not exist any more, see unlessGone
-		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", l.GPU.String(), uint64(l.Memory),
+		return fmt.Errorf("gpu %q: requested a limit of %d bytes: %w: %s", l.GPU.String(), uint64(l.Memory),
 			sharing.ErrUnavailable, err.Error())
 	}
 	if err != nil {

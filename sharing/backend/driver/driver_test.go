@@ -313,7 +313,7 @@ func TestClear(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("lost gpu is told, others are cleared", func(t *testing.T) {
+	t.Run("lost gpu is reported, others are cleared", func(t *testing.T) {
 		d := newFakeNVML()
 		d.limits["A"+dir], d.limits["B"+dir] = nvml.Limit{Hard: 1}, nvml.Limit{Hard: 1}
 		lost := func(gpu sharing.GPUID) error {
@@ -354,18 +354,18 @@ func TestProbe(t *testing.T) {
 		"no cgroup v2": {tree: tree{scratchErr: sharing.ErrUnsupported}, want: backend.NotSupported,
 			remedy: "unified"},
 		"mig":              {mig: true, want: backend.NotSupported, remedy: "MIG"},
-		"no cgroup rights": {tree: tree{scratchErr: sharing.ErrDenied}, want: backend.CouldNotTell, remedy: "root"},
-		"not root": {misbehave: func(d *fakeNVML) { d.setErr = denied }, want: backend.CouldNotTell, remedy: "root",
+		"no cgroup rights": {tree: tree{scratchErr: sharing.ErrDenied}, want: backend.NoAnswer, remedy: "root"},
+		"not root": {misbehave: func(d *fakeNVML) { d.setErr = denied }, want: backend.NoAnswer, remedy: "root",
 			asked: 2},
 		"gpu refuses": {misbehave: func(d *fakeNVML) {
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrUnsupported }
 		}, want: backend.NotSupported, remedy: "release notes", asked: 1},
 		"lost": {misbehave: func(d *fakeNVML) {
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrLost }
-		}, want: backend.CouldNotTell, remedy: "reset", asked: 2},
+		}, want: backend.NoAnswer, remedy: "reset", asked: 2},
 		"reads back wrong": {misbehave: func(d *fakeNVML) {
 			d.round = func(b sharing.Bytes) sharing.Bytes { return b * 2 }
-		}, want: backend.CouldNotTell, asked: 2},
+		}, want: backend.NoAnswer, asked: 2},
 		"cannot be cleared": {misbehave: func(d *fakeNVML) {
 			d.setErr = func(_ sharing.GPUID, hard sharing.Bytes) error {
 				if hard == nvml.NoLimit {
@@ -373,8 +373,8 @@ func TestProbe(t *testing.T) {
 				}
 				return nil
 			}
-		}, want: backend.CouldNotTell, asked: 2},
-		"group stays": {tree: tree{removeErr: sharing.ErrUnavailable}, want: backend.CouldNotTell, asked: 2},
+		}, want: backend.NoAnswer, asked: 2},
+		"group stays": {tree: tree{removeErr: sharing.ErrUnavailable}, want: backend.NoAnswer, asked: 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

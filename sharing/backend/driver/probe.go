@@ -79,7 +79,7 @@ func (p *probes) get(ctx context.Context, gpu sharing.GPUID,
 		return s
 	}
 	s = ask(ctx)
-	if s.Answer == backend.CouldNotTell {
+	if s.Answer == backend.NoAnswer {
 		return s
 	}
 	p.mu.Lock()

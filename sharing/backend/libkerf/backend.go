@@ -151,7 +151,7 @@ func (b *Backend) make(g backend.Grant, caps sharing.Placement, rules Rules) (*r
 	if err != nil {
 		return nil, err
 	}
-	err = made.use(func(open *libkerf.Region) error {
+	err = made.use(func(open *libkerf.UsageFile) error {
 		open.RejectManaged(rules.RejectManaged)
 		return nil
 	})

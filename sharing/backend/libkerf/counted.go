@@ -43,7 +43,7 @@ func (b *Backend) Managed(caps map[string]sharing.Placement) map[sharing.GPURef]
 	}
 	out := map[sharing.GPURef]sharing.Bytes{}
 	for g, p := range of {
-		_ = g.use(func(open *libkerf.Region) error { // Upkeep finds one that is not whole
+		_ = g.use(func(open *libkerf.UsageFile) error { // Upkeep finds one that is not whole
 			counts := open.Counts()
 			for _, f := range p {
 				var sum sharing.Bytes
@@ -62,7 +62,7 @@ func (b *Backend) Managed(caps map[string]sharing.Placement) map[sharing.GPURef]
 func (b *Backend) Refused(id string) map[sharing.GPURef]uint64 {
 	out := map[sharing.GPURef]uint64{}
 	if g := b.wholeOf(id); g != nil {
-		_ = g.use(func(open *libkerf.Region) error { // Upkeep finds one that is not whole
+		_ = g.use(func(open *libkerf.UsageFile) error { // Upkeep finds one that is not whole
 			for _, u := range open.Usage() {
 				out[u.GPU] = u.Refused
 			}

@@ -16,7 +16,7 @@ import (
 // stays reports which graves stay. If the driver reports nothing and others may have the files of the dead, all stay.
 // Otherwise those with managed memory stay while the driver lists their processes. Its lists omit managed memory, so
 // nothing else reports it.
-func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) func(libkerf.Grave) bool {
+func (k *kept) stays(l *lists.Lists, looks []lists.Observation, open *libkerf.UsageFile) func(libkerf.Grave) bool {
 	if len(k.graves) == 0 {
 		return func(libkerf.Grave) bool { return false }
 	}
@@ -40,8 +40,8 @@ func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) f
 	}
 }
 
-// endedPIDs are the pids of the lease's processes that have ended and are listed.
-func (k *kept) endedPIDs(looks []lists.Look) (out []int) {
+// endedPIDs are the pids of the attachment's processes that have ended and are listed.
+func (k *kept) endedPIDs(looks []lists.Observation) (out []int) {
 	for _, look := range looks {
 		for _, line := range look.Lines {
 			if slices.Contains(k.sample.Listed, look.GPU) && line.Kind == listing.Ended &&
@@ -53,8 +53,8 @@ func (k *kept) endedPIDs(looks []lists.Look) (out []int) {
 	return out
 }
 
-// tells reports whether a listing has everything that the lease uses on its GPU.
-func (k *kept) tells(look lists.Look) bool {
+// tells reports whether a listing has everything that the attachment uses on its GPU.
+func (k *kept) tells(look lists.Observation) bool {
 	return look.Err == nil && !slices.ContainsFunc(look.Lines,
 		func(line lists.Line) bool { return line.May(k.names()...) })
 }
@@ -66,8 +66,8 @@ func (k *kept) names() (out []listing.Owner) {
 	return out
 }
 
-// take records the lease's entries of a listing.
-func (k *kept) take(look lists.Look) {
+// take records the attachment's entries of a listing.
+func (k *kept) take(look lists.Observation) {
 	for _, line := range look.Lines {
 		if !slices.Contains(k.names(), line.Owner) {
 			continue
@@ -80,7 +80,7 @@ func (k *kept) take(look lists.Look) {
 				continue
 			}
 		} else {
-			k.region.members.Note(p)
+			k.region.members.Add(p)
 		}
 		k.sample.Uses = append(k.sample.Uses,
 			overhead.Use{Process: p, GPU: look.GPU, Bytes: line.Bytes, Known: line.Known})
@@ -103,9 +103,9 @@ func (k *kept) whose(pid int) (overhead.Process, bool) {
 	return overhead.Process{PID: pid, Start: start}, there && err == nil
 }
 
-// mayKeep reports whether a process of the lease that counts nothing may have the files of an ended one. It considers
-// GPUs without a driver's report. What cannot be read may.
-func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
+// mayKeep reports whether a process of the attachment that counts nothing may have the files of an ended one. It
+// considers GPUs without a driver's report. What cannot be read may.
+func (k *kept) mayKeep(l *lists.Lists, looks []lists.Observation) bool {
 	for _, look := range looks {
 		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.sample.Listed, look.GPU) {
 			continue

@@ -67,7 +67,7 @@ func (b *Backend) Found(id string) (p sharing.Placement, ok bool) {
 		return nil, false
 	}
 	found := findRegion(b.opt.folder(id))
-	err := found.use(func(open *libkerf.Region) error {
+	err := found.use(func(open *libkerf.UsageFile) error {
 		for _, u := range open.Usage() {
 			p = append(p, sharing.Share{GPU: u.GPU, Memory: u.Limit})
 		}
@@ -86,15 +86,15 @@ func (b *Backend) Injection(g backend.Grant, _ sharing.Placement) (backend.Injec
 		return backend.Injection{}, nil
 	}
 	from, to := has.dir, clientDir // and the usage file, where it is
-	usage, preload := filepath.Join(has.dir, libkerf.UsageFile), filepath.Join(has.dir, libkerf.PreloadName)
+	usage, preload := filepath.Join(has.dir, libkerf.UsageFileName), filepath.Join(has.dir, libkerf.PreloadName)
 	if !g.Contained {
 		to = has.root
-		usage, preload = filepath.Join(has.root, libkerf.UsageFile), filepath.Join(has.root, libkerf.PreloadName)
+		usage, preload = filepath.Join(has.root, libkerf.UsageFileName), filepath.Join(has.root, libkerf.PreloadName)
 	}
 	in := backend.Injection{Library: libkerf.PreloadPath(has.root), Mounts: []sharing.Mount{
 		{Source: from, Target: to, ReadOnly: true},
 		{Source: b.opt.Library, Target: filepath.Join(to, libkerf.LibraryFile), ReadOnly: true},
-		{Source: usage, Target: filepath.Join(to, libkerf.UsageFile)},
+		{Source: usage, Target: filepath.Join(to, libkerf.UsageFileName)},
 	}}
 	if !g.ByEnv {
 		in.Mounts = append(in.Mounts, sharing.Mount{Source: preload, Target: preloadFile, ReadOnly: true})

@@ -46,7 +46,7 @@ func (l Probe) Of(gpu sharing.GPU) backend.Support {
 	}
 	names, err := libkerf.DriverNames(l.Drivers)
 	if err != nil {
-		return backend.Support{Answer: backend.CouldNotTell, Reason: "the driver's entry points could not be read: " +
+		return backend.Support{Answer: backend.NoAnswer, Reason: "the driver's entry points could not be read: " +
 			err.Error(), Remedy: "let the agent see libcuda.so.1 (driver capability compute)"}
 	}
 	table, err := libkerf.Families()

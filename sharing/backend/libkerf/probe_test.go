@@ -68,9 +68,9 @@ func TestProbeLibkerf(t *testing.T) {
 			"is no library"},
 		"nowhere for regions": {func(l *Probe, _ *sharing.GPU) { l.Dir = text + "/x" }, backend.NotSupported,
 			"folders of grants cannot be made"},
-		"no driver": {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{absent} }, backend.CouldNotTell,
+		"no driver": {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{absent} }, backend.NoAnswer,
 			"no libcuda.so.1"},
-		"a driver of text": {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{text} }, backend.CouldNotTell,
+		"a driver of text": {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{text} }, backend.NoAnswer,
 			"entry points could not be read"},
 		"a new way to allocate": {func(l *Probe, _ *sharing.GPU) {
 			l.Drivers = []string{library(t, "cuMemAlloc_v2", "cuMemAlloc_v3", "cuMemAllocEverywhere",

@@ -21,7 +21,7 @@ type region struct {
 	root, dir string
 	// mu is held while open is used.
 	mu   sync.Mutex
-	open *libkerf.Region
+	open *libkerf.UsageFile
 	// account and members are the upkeep's alone.
 	account overhead.Account
 	members *members.Members
@@ -53,7 +53,7 @@ func makeRegion(root, preload string, owner uint32, own sharing.Placement,
 			return nil, errors.Join(err, opened.Close())
 		}
 	}
-	g := &region{root: root, dir: libkerf.RegionIn(root), open: opened, members: members.New(members.Node{})}
+	g := &region{root: root, dir: libkerf.UsageFileDir(root), open: opened, members: members.New(members.Node{})}
 	for _, f := range own {
 		if err := g.setPercent(f, f.Percent > 0); err != nil { // from the first launch on
 			return nil, errors.Join(err, opened.Close())
@@ -65,7 +65,7 @@ func makeRegion(root, preload string, owner uint32, own sharing.Placement,
 // findRegion opens the folder of a grant that an earlier agent made. It does not replace a missing or damaged one:
 // running programs would not know of it, and new ones get no memory without it.
 func findRegion(root string) *region {
-	g := &region{root: root, dir: libkerf.RegionIn(root), members: members.New(members.Node{})}
+	g := &region{root: root, dir: libkerf.UsageFileDir(root), members: members.New(members.Node{})}
 	opened, err := libkerf.Open(g.dir)
 	if err != nil {
 		g.lost = err.Error()
@@ -77,7 +77,7 @@ func findRegion(root string) *region {
 
 // use calls f with the open region; it is no error where there is none. What goes wrong is that the folder was
 // spoilt.
-func (g *region) use(f func(*libkerf.Region) error) error {
+func (g *region) use(f func(*libkerf.UsageFile) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open == nil {
@@ -88,7 +88,7 @@ func (g *region) use(f func(*libkerf.Region) error) error {
 
 // limit sets the caps to those of the placement.
 func (g *region) limit(inForce sharing.Placement) error {
-	return g.use(func(open *libkerf.Region) error {
+	return g.use(func(open *libkerf.UsageFile) error {
 		for _, f := range inForce {
 			if err := open.SetLimit(f.GPU, f.Memory); err != nil {
 				return err
@@ -112,7 +112,7 @@ func (g *region) remove() error {
 
 // usage is what the programs count of a GPU; it is false if the region has no such GPU.
 func (g *region) usage(gpu sharing.GPURef) (u libkerf.Usage, there bool, err error) {
-	err = g.use(func(open *libkerf.Region) error {
+	err = g.use(func(open *libkerf.UsageFile) error {
 		for _, one := range open.Usage() {
 			if one.GPU == gpu {
 				u, there = one, true
@@ -125,7 +125,7 @@ func (g *region) usage(gpu sharing.GPURef) (u libkerf.Usage, there bool, err err
 
 // setContext has the processes of a region reserve the size that is known now. A region that an older agent made keeps
 // its size until one is measured.
-func setContext(open *libkerf.Region, gpu sharing.GPURef, size contextsize.Size) error {
+func setContext(open *libkerf.UsageFile, gpu sharing.GPURef, size contextsize.Size) error {
 	if size.Measured {
 		return open.SetContext(gpu, size.Bytes)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// pastAfter is for how many seconds in a row the driver must see more than a lease's share before the share counts as
-// not enforced. A program's first launches are charged once their time is known.
+// pastAfter is for how many seconds in a row the driver must see more than an attachment's share before the share
+// counts as not enforced. A program's first launches are charged once their time is known.
 const pastAfter = 5
 
-// Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
+// Time is what is known of an attachment's use of one GPU's time. Its programs can write all but Percent.
 type Time struct {
 	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples show. It is -1 if
 	// they are too few or do not include it.
@@ -68,8 +68,8 @@ func uncountedTime(n int) string {
 // times reads what the programs have counted; counted is false if they count nothing. The caller holds the backend's
 // lock, which guards the driver's report.
 func (g *region) times(p sharing.Placement) (out []Time, counted bool) {
-	var budgets []libkerf.Budget
-	_ = g.use(func(open *libkerf.Region) (err error) { // one that is spoilt is found by the upkeep
+	var budgets []libkerf.TokenBucket
+	_ = g.use(func(open *libkerf.UsageFile) (err error) { // one that is spoilt is found by the upkeep
 		budgets, err = open.Budgets()
 		return err
 	})

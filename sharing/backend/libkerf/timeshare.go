@@ -14,15 +14,16 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
-	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/throttle"
 )
 
 // TimeHost is what a Pacing needs of its user.
 type TimeHost interface {
 	// Changes counts the changes of what Timed returns.
 	Changes() uint64
-	// Timed returns the leases, and whether each may have its percent at most, even if no other lease needs the time.
-	Timed() (leases []Lease, strict bool)
+	// Timed returns the attachments, and whether each may have its percent at most, even if no other attachment needs
+	// the time.
+	Timed() (attachments []Attachment, strict bool)
 	// ProcessTime is what part of the time since then each process used of a GPU.
 	ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error)
 	// Ended reports whether no process has the PID.
@@ -33,13 +34,13 @@ type TimeHost interface {
 type Pacing struct {
 	backend *Backend
 	host    TimeHost
-	// at is the change of state that mode, leases and groups are of.
-	known  bool
-	at     uint64
-	mode   compute.Mode
-	leases []pace.Lease
-	groups map[compute.ID][]cgroup.Group
-	// owners are the leases of the processes in a GPU's last answers, and when they were seen last. One that ended
+	// at is the change of state that mode, attachments and groups are of.
+	known       bool
+	at          uint64
+	mode        compute.Mode
+	attachments []throttle.Attachment
+	groups      map[compute.ID][]cgroup.Group
+	// owners are the attachments of the processes in a GPU's last answers, and when they were seen last. One that ended
 	// since is in no cgroup any more.
 	owners map[sharing.GPURef]map[int]owner
 }
@@ -49,32 +50,32 @@ type owner struct {
 	seen time.Time
 }
 
-// NewPacing is the pacer's source for the leases of the host.
+// NewPacing is the pacer's source for the attachments of the host.
 func (b *Backend) NewPacing(host TimeHost) *Pacing { return &Pacing{backend: b, host: host} }
 
-// Leases implements pace.Source.
-func (t *Pacing) Leases() (compute.Mode, []pace.Lease) {
+// Attachments implements pace.Source.
+func (t *Pacing) Attachments() (compute.Mode, []throttle.Attachment) {
 	if now := t.host.Changes(); !t.known || t.at != now {
 		t.known, t.at = true, now
 		t.look()
 	}
-	return t.mode, t.leases
+	return t.mode, t.attachments
 }
 
-// look finds the leases, and has their programs count time, or no longer.
+// look finds the attachments, and has their programs count time, or no longer.
 func (t *Pacing) look() {
 	all, strict := t.host.Timed()
 	t.mode = compute.Fair
 	if strict {
 		t.mode = compute.Strict
 	}
-	divided := map[sharing.GPURef]bool{} // a lease has a percent of it
+	divided := map[sharing.GPURef]bool{} // an attachment has a percent of it
 	for _, l := range all {
 		for _, f := range l.Caps {
 			divided[f.GPU] = divided[f.GPU] || f.Percent > 0
 		}
 	}
-	t.leases, t.groups = nil, map[compute.ID][]cgroup.Group{}
+	t.attachments, t.groups = nil, map[compute.ID][]cgroup.Group{}
 	for _, l := range all {
 		if region := t.backend.wholeOf(l.ID); region != nil {
 			t.add(l, region, divided)
@@ -82,7 +83,7 @@ func (t *Pacing) look() {
 	}
 }
 
-func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPURef]bool) {
+func (t *Pacing) add(l Attachment, region *region, divided map[sharing.GPURef]bool) {
 	id := compute.ID(l.ID)
 	t.groups[id] = l.Groups
 	for _, f := range l.Caps {
@@ -91,7 +92,7 @@ func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPURef]bool) {
 			most = 0
 		}
 		if divided[f.GPU] {
-			t.leases = append(t.leases, pace.Lease{
+			t.attachments = append(t.attachments, throttle.Attachment{
 				GPU: f.GPU, Grant: compute.Grant{ID: id, Percent: f.Percent, Priority: l.Priority},
 				Account: budget{t.backend, region, f.GPU, most},
 			})
@@ -103,8 +104,8 @@ func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPURef]bool) {
 	}
 }
 
-// setPercent has programs count their time on a GPU, or not. A lease without a percent also counts if another on the
-// GPU has one. Without a count it would take the other's time. It may use all that is free.
+// setPercent has programs count their time on a GPU, or not. An attachment without a percent also counts if another on
+// the GPU has one. Without a count it would take the other's time. It may use all that is free.
 func (g *region) setPercent(f sharing.Share, counted bool) error {
 	percent := f.Percent
 	switch {
@@ -113,7 +114,7 @@ func (g *region) setPercent(f sharing.Share, counted bool) error {
 	case percent == 0:
 		percent = sharing.FullGPU
 	}
-	return g.use(func(open *libkerf.Region) error { return open.SetPercent(f.GPU, percent) })
+	return g.use(func(open *libkerf.UsageFile) error { return open.SetPercent(f.GPU, percent) })
 }
 
 // budget is a region's budget of one GPU's time. Where limit is not 0 its programs are to have no more.
@@ -128,12 +129,13 @@ type budget struct {
 const mostBudget = time.Hour
 
 // Read implements pace.Account.
-func (b budget) Read() (out pace.Counts, err error) {
-	err = b.region.use(func(open *libkerf.Region) error {
+func (b budget) Read() (out throttle.Counts, err error) {
+	err = b.region.use(func(open *libkerf.UsageFile) error {
 		all, err := open.Budgets()
 		for _, one := range all {
 			if one.GPU == b.gpu {
-				out = pace.Counts{Balance: max(-mostBudget, min(one.Balance, mostBudget)), Charged: max(0, one.Charged),
+				out = throttle.Counts{Balance: max(-mostBudget, min(one.Balance, mostBudget)), Charged: max(0,
+					one.Charged),
 					Occupied: max(0, one.Occupied), Launches: one.Launches}
 			}
 		}
@@ -142,10 +144,11 @@ func (b budget) Read() (out pace.Counts, err error) {
 	return out, err
 }
 
-// Refill implements pace.Account.
-func (b budget) Refill(add time.Duration, turn compute.Turn) error {
-	word := map[compute.Turn]libkerf.Turn{compute.Hold: libkerf.TurnHold, compute.Alone: libkerf.TurnAlone}[turn]
-	return b.region.use(func(open *libkerf.Region) error { return open.Refill(b.gpu, add, word) })
+// AddTokens implements pace.Account.
+func (b budget) AddTokens(add time.Duration, turn compute.LaunchState) error {
+	word := map[compute.LaunchState]libkerf.LaunchState{compute.Paused: libkerf.LaunchPaused,
+		compute.Alone: libkerf.LaunchAlone}[turn]
+	return b.region.use(func(open *libkerf.UsageFile) error { return open.AddTokens(b.gpu, add, word) })
 }
 
 // Settle implements pace.Account.
@@ -153,22 +156,22 @@ func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error 
 	b.backend.mu.Lock()
 	b.region.reportTime(b.gpu, used, known, known && past(used, b.limit))
 	b.backend.mu.Unlock()
-	return b.region.use(func(open *libkerf.Region) error { return open.Settle(b.gpu, ran) })
+	return b.region.use(func(open *libkerf.UsageFile) error { return open.Settle(b.gpu, ran) })
 }
 
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
 // the driver then does not tell.
-func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (pace.Use, error) {
+func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (throttle.Use, error) {
 	sampled, err := t.host.ProcessTime(ctx, gpu, since)
 	if err != nil {
-		return pace.Use{}, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
+		return throttle.Use{}, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
 	}
 	owners := t.ownersOf(gpu)
-	out := pace.Use{To: sampled.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
+	out := throttle.Use{To: sampled.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
 	for pid, row := range sampled.Rows {
 		id, ours, gone := t.ownerOf(pid, owners)
 		if gone {
-			return pace.Use{}, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid,
+			return throttle.Use{}, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid,
 				sharing.ErrUnavailable)
 		}
 		if out.Busy += row.SM; ours {
@@ -193,7 +196,7 @@ func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, go
 	return o.id, known && gone, gone && !known // else its pid is another's now
 }
 
-// ownersOf are the processes of the leases whose time on the GPU is counted. Earlier ones stay for as long as a
+// ownersOf are the processes of the attachments whose time on the GPU is counted. Earlier ones stay for as long as a
 // driver's samples go back.
 func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	now, out := time.Now(), map[int]owner{}
@@ -205,7 +208,7 @@ func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 			out[pid] = o
 		}
 	}
-	for _, l := range t.leases {
+	for _, l := range t.attachments {
 		if l.GPU != gpu {
 			continue
 		}
@@ -232,8 +235,8 @@ func past(used compute.Share, share sharing.Percent) bool {
 	return share > 0 && used.Least > most && used.Percent > most+stray
 }
 
-// reportTime records the lease's use of a GPU's time by the driver's samples, if that is known, and whether it was over
-// its share. The caller holds the backend's lock.
+// reportTime records the attachment's use of a GPU's time by the driver's samples, if that is known, and whether it was
+// over its share. The caller holds the backend's lock.
 func (g *region) reportTime(gpu sharing.GPURef, used compute.Share, known, past bool) {
 	now := reportedTime{gpu: gpu, percent: -1}
 	if known {
@@ -251,8 +254,8 @@ func (g *region) reportTime(gpu sharing.GPURef, used compute.Share, known, past 
 	g.reported = append(g.reported, now)
 }
 
-// reportedTime is the percent of the last seconds that a lease used a GPU, or -1 if unknown. For past seconds in a row
-// that was over its share.
+// reportedTime is the percent of the last seconds that an attachment used a GPU, or -1 if unknown. For past seconds in
+// a row that was over its share.
 type reportedTime struct {
 	gpu           sharing.GPURef
 	percent, past int

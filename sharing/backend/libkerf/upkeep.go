@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
-// Lease is a grant whose programs run, or all such grants that share a cap.
-type Lease struct {
+// Attachment is a grant whose programs run, or all such grants that share a cap.
+type Attachment struct {
 	// ID is that of the first of the grants.
 	ID string
 	// Groups are the cgroups, and Owners the grants as the driver's lists are judged.
@@ -33,7 +33,7 @@ type Lease struct {
 	Priority int
 }
 
-// Finding is what Upkeep found out about a lease.
+// Finding is what Upkeep found out about an attachment.
 type Finding struct {
 	ID string
 	// Uncounted says which of its processes do not count, if any. New of them were not found before.
@@ -41,16 +41,16 @@ type Finding struct {
 	New       int
 	// Rejected is true if its programs ask for functions that libkerf does not know, and so rejects.
 	Rejected bool
-	// Holds is what it uses of each GPU that the driver reported.
-	Holds map[sharing.GPURef]sharing.Bytes
+	// Used is what it uses of each GPU that the driver reported.
+	Used map[sharing.GPURef]sharing.Bytes
 }
 
-// kept is a lease in one upkeep.
+// kept is an attachment in one upkeep.
 type kept struct {
-	Lease
+	Attachment
 	region *region
 	rules  Rules
-	// pids are the processes of the lease, sorted, and graves the slots of those that have ended.
+	// pids are the processes of the attachment, sorted, and graves the slots of those that have ended.
 	pids      []int
 	graves    []libkerf.Grave
 	sample    overhead.Sample
@@ -59,20 +59,21 @@ type kept struct {
 	rejected uint64
 }
 
-// Upkeep gives back what dead processes held and no other process keeps. It corrects the overhead of each lease by what
-// ask says that the driver lists on GPUs, and finds the processes that do not count. It reports whether a region turned
-// out not to be whole.
-func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPURef) []lists.Look) (found []Finding,
+// Upkeep gives back what dead processes held and no other process keeps. It corrects the overhead of each attachment by
+// what ask says that the driver lists on GPUs, and finds the processes that do not count. It reports whether a region
+// turned out not to be whole.
+func (b *Backend) Upkeep(ctx context.Context, attachments []Attachment,
+	ask func([]sharing.GPURef) []lists.Observation) (found []Finding,
 	lost bool) {
 	b.Clean(ctx)
 	var all []*kept
 	var gpus []sharing.GPURef
 	var rules Rules
-	if len(leases) > 0 {
+	if len(attachments) > 0 {
 		rules = b.opt.Rules()
 	}
-	for _, l := range leases {
-		k := &kept{Lease: l, rules: rules}
+	for _, l := range attachments {
+		k := &kept{Attachment: l, rules: rules}
 		if k.region = b.wholeOf(l.ID); k.region == nil {
 			continue
 		}
@@ -90,7 +91,7 @@ func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing
 		return nil, lost
 	}
 	for _, k := range all {
-		b.keep(k, func(open *libkerf.Region) error { return k.after(b.opt.Lists, looks, open) }, &lost)
+		b.keep(k, func(open *libkerf.UsageFile) error { return k.after(b.opt.Lists, looks, open) }, &lost)
 		found = append(found, k.finding(b))
 	}
 	return found, lost
@@ -108,7 +109,7 @@ func (b *Backend) wholeOf(id string) *region {
 
 // keep does one part of the upkeep of a region. It returns false if that failed, and sets lost if the region is not
 // whole.
-func (b *Backend) keep(k *kept, do func(*libkerf.Region) error, lost *bool) bool {
+func (b *Backend) keep(k *kept, do func(*libkerf.UsageFile) error, lost *bool) bool {
 	err := k.region.use(do)
 	if errors.Is(err, sharing.ErrStale) {
 		b.mu.Lock()
@@ -124,13 +125,13 @@ func (b *Backend) keep(k *kept, do func(*libkerf.Region) error, lost *bool) bool
 	return err == nil
 }
 
-// finding notes which processes of a lease do not count, and logs each once.
+// finding notes which processes of an attachment do not count, and logs each once.
 func (k *kept) finding(b *Backend) Finding {
 	b.mu.Lock()
 	was := k.region.uncounted
 	k.region.uncounted = k.uncounted
 	b.mu.Unlock()
-	f := Finding{ID: k.ID, Uncounted: uncountedReason(k.uncounted), Rejected: k.rejected > 0, Holds: k.sample.Holds()}
+	f := Finding{ID: k.ID, Uncounted: uncountedReason(k.uncounted), Rejected: k.rejected > 0, Used: k.sample.Used()}
 	for _, p := range k.uncounted {
 		if !slices.Contains(was, p) {
 			f.New++
@@ -141,14 +142,14 @@ func (k *kept) finding(b *Backend) Finding {
 }
 
 // before finds out who lives and whose slots are of processes that have ended, and reads the counters.
-func (k *kept) before(open *libkerf.Region) (err error) {
+func (k *kept) before(open *libkerf.UsageFile) (err error) {
 	if err := open.Check(k.region.dir); err != nil {
 		return err
 	}
 	open.RejectManaged(k.rules.RejectManaged)
 	k.graves, err = open.Dead(func(slots []libkerf.Process) (_ map[libkerf.Process]bool, err error) {
 		if k.pids, err = cgroup.ProcsOf(k.Groups); err != nil {
-			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
+			return nil, fmt.Errorf("processes of the attachment: %w", err) // never free a share on doubt
 		}
 		return k.region.members.Scan(k.pids, slots)
 	})
@@ -156,14 +157,14 @@ func (k *kept) before(open *libkerf.Region) (err error) {
 	return err
 }
 
-// counts are the counters of the lease's processes.
-func (k *kept) counts(open *libkerf.Region) map[overhead.Process]overhead.Count {
+// counts are the counters of the attachment's processes.
+func (k *kept) counts(open *libkerf.UsageFile) map[overhead.Process]overhead.Count {
 	out := map[overhead.Process]overhead.Count{}
 	for _, c := range open.Counts() {
 		if p, ok := k.region.members.Of(c.Process); ok {
 			// it is at no counter any more
 			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process })
-			out[p] = overhead.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed,
+			out[p] = overhead.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Used: c.Used, Managed: c.Managed,
 				Waiting: c.Waiting}
 		}
 	}
@@ -172,7 +173,7 @@ func (k *kept) counts(open *libkerf.Region) map[overhead.Process]overhead.Count 
 
 // after reads the counters again, now that the driver has returned its lists, and corrects the overhead. Memory of
 // ended processes becomes overhead, as the driver reports it, before their slots are freed.
-func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) error {
+func (k *kept) after(l *lists.Lists, looks []lists.Observation, open *libkerf.UsageFile) error {
 	for _, look := range looks {
 		if slices.Contains(k.GPUs, look.GPU) && k.tells(look) {
 			k.sample.Listed = append(k.sample.Listed, look.GPU)
@@ -208,7 +209,7 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 
 // correct puts the overhead of each GPU right, and what a context is taken to need. The least that one took comes
 // first: who waits for room needs it when it finds some.
-func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
+func (k *kept) correct(open *libkerf.UsageFile, res overhead.Result) error {
 	names := k.region.members.Slots()
 	for _, gpu := range k.GPUs {
 		if err := k.noteContext(open, gpu, res.Least[gpu]); err != nil {
@@ -231,9 +232,9 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 	return nil
 }
 
-// noteContext sets the assumed size of a context on the GPU, and records the least that one of the lease took; 0: none
-// was seen.
-func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPURef, least sharing.Bytes) error {
+// noteContext sets the assumed size of a context on the GPU, and records the least that one of the attachment took; 0:
+// none was seen.
+func (k *kept) noteContext(open *libkerf.UsageFile, gpu sharing.GPURef, least sharing.Bytes) error {
 	if least > 0 {
 		if err := open.SawContext(gpu, least); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (b *Backend) Prepare(ctx context.Context, g backend.Grant, _ sharing.Placem
 	}
 	b.note(g)
 	key, terms := Of(g, nil)
-	return b.daemons.Join(ctx, key, g.ID, terms)
+	return b.daemons.AddUser(ctx, key, g.ID, terms)
 }
 
 // Enforce implements backend.Backend. It returns once the daemon serves. A process with private mounts sees the folder

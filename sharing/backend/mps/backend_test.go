@@ -38,7 +38,7 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 		Memory: 4 * sharing.GiB, Percent: 25}
 	g := backend.Grant{ID: "k-1", Domain: "user/a", Placement: sharing.Placement{share}}
 	if _, err := b.Injection(g, nil); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("of a daemon without leases: %v", err)
+		t.Errorf("of a daemon without attachments: %v", err)
 	}
 	process := joined(t, b, g)
 	if len(process.Mounts) > 0 {
@@ -72,7 +72,7 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 func joined(t *testing.T, b *Backend, g backend.Grant) backend.Injection {
 	t.Helper()
 	key, terms := Of(g, nil)
-	if err := b.daemons.Join(t.Context(), key, g.ID, terms); err != nil {
+	if err := b.daemons.AddUser(t.Context(), key, g.ID, terms); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -24,9 +24,9 @@ func (s *site) contained(domain string) Key {
 	return k
 }
 
-func (s *site) join(k Key, lease string) {
+func (s *site) join(k Key, active string) {
 	s.Helper()
-	err := s.Join(s.Context(), k, lease, Terms{Memory: 4 * sharing.GiB, Percent: 25})
+	err := s.AddUser(s.Context(), k, active, Terms{Memory: 4 * sharing.GiB, Percent: 25})
 	if errors.Is(err, sharing.ErrDenied) {
 		s.Skip(err)
 	}
@@ -67,7 +67,7 @@ func (s *site) sees(pid int, shm string) bool {
 }
 
 // What containers are created with is there before their daemon, which starts with the first of them. It stays in place
-// over daemons and agents, and goes with the last lease.
+// over daemons and agents, and goes with the last attachment.
 func TestContained(t *testing.T) {
 	s := newSite(t)
 	k := s.contained("namespace/a")
@@ -120,7 +120,7 @@ func TestContained(t *testing.T) {
 	s.join(k, "l2")
 	s.release(k, "l1")
 	if s.state().Condition != Ready {
-		t.Error("the daemon ended with a lease left")
+		t.Error("the daemon ended with an attachment left")
 	}
 	s.release(k, "l2")
 	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault {
@@ -128,7 +128,7 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// An agent that finds a domain without leases takes all of it away, what is mounted too.
+// An agent that finds a domain without attachments takes all of it away, what is mounted too.
 func TestContainedOfNobody(t *testing.T) {
 	s := newSite(t)
 	k := s.contained("namespace/a")
@@ -164,7 +164,7 @@ func TestContainedThatDoesNotComeUp(t *testing.T) {
 		t.Error("the container's pipe directory is another")
 	}
 	s.release(k, "l")
-	if err := s.Join(t.Context(), k, "l", Terms{}); !errors.Is(err, sharing.ErrInvalid) {
+	if err := s.AddUser(t.Context(), k, "l", Terms{}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("without memory: %v", err)
 	}
 	if got := s.left(); got != nothing {

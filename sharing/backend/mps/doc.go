@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mps runs NVIDIA's MPS for grants: one control daemon for each GPU and trust domain. It starts when the first
-// lease of the domain needs it, and ends with the last.
+// attachment of the domain needs it, and ends with the last.
 //
 // Promises:
 //   - Acquire returns once the daemon has answered and its server lives, so that a process which is started then finds
@@ -11,8 +11,8 @@
 //     containers have mounted.
 //   - Daemons outlive this process and are found again by pid, start time and boot, never by what is in a pipe
 //     directory.
-//   - A daemon without a lease is ended, and so is an unknown one below the root.
-//   - The limits of the daemon are those of the largest lease of its domain, whatever a process does to its
+//   - A daemon without an attachment is ended, and so is an unknown one below the root.
+//   - The limits of the daemon are those of the largest attachment of its domain, whatever a process does to its
 //     environment.
 //
 // While one domain alone is on a GPU, the GPU takes one process alone, which is that domain's server. A process without

@@ -27,12 +27,12 @@ const (
 
 // domain is a control daemon and who uses it. The GPU's mutex guards it.
 type domain struct {
-	opt    *Options
-	key    Key
-	place  place
-	daemon mps.Daemon
-	leases map[string]Terms
-	begun  bool // it was wanted to run: before that its leases have only what containers are made with
+	opt         *Options
+	key         Key
+	place       place
+	daemon      mps.Daemon
+	attachments map[string]Terms
+	begun       bool // it was wanted to run: before that its attachments have only what containers are made with
 
 	pid       int // 0: not running
 	start     uint64
@@ -41,7 +41,7 @@ type domain struct {
 	servers   []int
 	silent    int
 	looks     int  // since the limits were set
-	stale     bool // the limits are not those of the leases
+	stale     bool // the limits are not those of the attachments
 	retry     retry
 }
 
@@ -64,7 +64,7 @@ func (r *retry) due(now time.Time) bool {
 }
 
 func newDomain(opt *Options, k Key, p place) *domain {
-	return &domain{opt: opt, key: k, place: p, leases: map[string]Terms{}, daemon: p.daemon(opt.Program, k.GPU)}
+	return &domain{opt: opt, key: k, place: p, attachments: map[string]Terms{}, daemon: p.daemon(opt.Program, k.GPU)}
 }
 
 // make creates the folders, and writes down whose they are: their name says nothing.
@@ -75,10 +75,10 @@ func (d *domain) make() error {
 	return d.note()
 }
 
-// bound is the most that a lease of the domain has: no process of it may have more.
+// bound is the most that an attachment of the domain has: no process of it may have more.
 func (d *domain) bound() Terms {
 	var most Terms
-	for _, t := range d.leases {
+	for _, t := range d.attachments {
 		most.Memory = max(most.Memory, t.Memory)
 		if t.Percent == 0 {
 			t.Percent = sharing.FullGPU
@@ -101,7 +101,7 @@ func (d *domain) alive() bool {
 	return h.Alive()
 }
 
-// up starts the daemon, unless it runs, and returns once it serves with the bounds of its leases.
+// up starts the daemon, unless it runs, and returns once it serves with the bounds of its attachments.
 func (d *domain) up(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.opt.StartTime)
 	defer cancel()
@@ -159,8 +159,8 @@ func (d *domain) launch(ctx context.Context) error {
 			sharing.ErrUnavailable)
 	}
 	d.pid, d.start = running[0].PID, running[0].Start
-	if d.opt.Keep != nil {
-		if err := d.opt.Keep(d.pid); err != nil {
+	if d.opt.MoveDaemon != nil {
+		if err := d.opt.MoveDaemon(d.pid); err != nil {
 			return errors.Join(err, d.sweep(ctx))
 		}
 	}
@@ -180,7 +180,8 @@ func (d *domain) note() error {
 	})
 }
 
-// limit gives the daemon, and the servers that there are, the bounds of the leases. It comes before the first server.
+// limit gives the daemon, and the servers that there are, the bounds of the attachments. It comes before the first
+// server.
 func (d *domain) limit(ctx context.Context) error {
 	most := d.bound()
 	d.stale, d.looks = true, 0
@@ -287,7 +288,7 @@ func (d *domain) again(ctx context.Context) {
 	d.retry.pause = pause // until a check finds it healthy
 }
 
-// stop ends the daemon and its servers and removes what it had. Its leases are over.
+// stop ends the daemon and its servers and removes what it had. Its attachments are over.
 func (d *domain) stop(ctx context.Context) error {
 	var err error
 	if d.alive() {

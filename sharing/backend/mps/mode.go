@@ -83,7 +83,7 @@ func (g *gpu) admits() error {
 // setMode sets the mode that n domains need: exclusive process for one, default for more, and the original mode for
 // none. It reads back what it sets.
 func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
-	if rule := opt.rule(g.id); rule == ReadMode || rule == KeepMode && !g.held {
+	if rule := opt.rule(g.id); rule == ReadMode || rule == ModeUnchanged && !g.held {
 		return g.keep(ctx, opt, n)
 	}
 	if n == 0 && !g.held {

@@ -15,7 +15,7 @@ import (
 
 // Where the compute mode stays as it is, MPS works in the mode that is there, and no call sets one.
 func TestModeThatStays(t *testing.T) {
-	for name, rule := range map[string]ModeRule{"keep": KeepMode, "read": ReadMode} {
+	for name, rule := range map[string]ModeRule{"keep": ModeUnchanged, "read": ReadMode} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			s.rule = rule
@@ -38,12 +38,12 @@ func TestModeThatStays(t *testing.T) {
 			if !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "admits one MPS server") {
 				t.Errorf("a second domain in EXCLUSIVE_PROCESS: %v", err)
 			}
-			if err := s.Join(t.Context(), b, "l3", Terms{Memory: sharing.GiB}); err != nil { // it has no server yet
+			if err := s.AddUser(t.Context(), b, "l3", Terms{Memory: sharing.GiB}); err != nil { // it has no server yet
 				t.Error(err)
 			}
 			s.acquire(a, "l4", Terms{Memory: sharing.GiB})
-			for lease, k := range map[string]Key{"l1": a, "l4": a, "l3": b} {
-				s.release(k, lease)
+			for active, k := range map[string]Key{"l1": a, "l4": a, "l3": b} {
+				s.release(k, active)
 			}
 			s.wantStays(sharing.ComputeModeExclusiveProcess)
 
@@ -57,13 +57,13 @@ func TestModeThatStays(t *testing.T) {
 	}
 }
 
-// A mode that was changed before the rule is restored when its last domain ends, with KeepMode. With ReadMode the next
-// agent that may restores it.
+// A mode that was changed before the rule is restored when its last domain ends, with ModeUnchanged. With ReadMode the
+// next agent that may restores it.
 func TestModeChangedBefore(t *testing.T) {
 	s := newSite(t)
 	k, terms := s.key(0, "team-a"), Terms{Memory: sharing.GiB}
 	s.acquire(k, "l1", terms)
-	s.rule = KeepMode
+	s.rule = ModeUnchanged
 	s.release(k, "l1")
 	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault {
 		t.Errorf("keep: %s left, mode %v", got, s.mode(0))

@@ -126,7 +126,7 @@ func TestADaemonOfOneUserIsFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.left(); got != nothing {
-		t.Errorf("left of a domain without leases: %s", got)
+		t.Errorf("left of a domain without attachments: %s", got)
 	}
 }
 
@@ -156,7 +156,8 @@ func TestADaemonOfContainersIsRoots(t *testing.T) {
 	}
 }
 
-// What an agent of before version 2 has started goes on in its place until its last lease ends, also with containers.
+// What an agent of before version 2 has started goes on in its place until its last attachment ends, also with
+// containers.
 func TestFoldersOfAnEarlierVersion(t *testing.T) {
 	for name, contained := range map[string]bool{"processes": false, "containers": true} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +167,7 @@ func TestFoldersOfAnEarlierVersion(t *testing.T) {
 			old := s.opt.placeAt(k, plainDir(k.Domain))
 			old.plain = true
 			d := newDomain(&s.opt, k, old)
-			d.leases["l"], d.begun = Terms{Memory: sharing.GiB}, true
+			d.attachments["l"], d.begun = Terms{Memory: sharing.GiB}, true
 			if err := d.up(t.Context()); errors.Is(err, sharing.ErrDenied) {
 				t.Skip(err)
 			} else if err != nil {
@@ -181,7 +182,7 @@ func TestFoldersOfAnEarlierVersion(t *testing.T) {
 			}
 			client, _ := mpstest.Connect(t, want)
 			s.agent("boot")
-			if err := s.Recover(t.Context(), map[Key]map[string]Terms{k: d.leases}); err != nil {
+			if err := s.Recover(t.Context(), map[Key]map[string]Terms{k: d.attachments}); err != nil {
 				t.Fatal(err)
 			}
 			if now := s.state(); now.Daemon != d.pid || now.Pipe != want || now.Condition != Ready {

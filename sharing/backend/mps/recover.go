@@ -25,8 +25,8 @@ func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms)
 	written, err := s.records()
 	errs = append(errs, err)
 	var spare []string
-	for k, leases := range held {
-		if len(leases) == 0 {
+	for k, attachments := range held {
+		if len(attachments) == 0 {
 			continue
 		}
 		g := s.gpu(k.GPU)
@@ -36,7 +36,7 @@ func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms)
 		}
 		d := newDomain(&s.opt, k, r.place)
 		d.begun = true
-		maps.Copy(d.leases, leases)
+		maps.Copy(d.attachments, attachments)
 		if known && r.BootID == s.opt.BootID {
 			d.pid, d.start = r.PID, r.Start
 		}

@@ -20,8 +20,8 @@ import (
 // tickEvery is how often daemons are looked at.
 const tickEvery = time.Second
 
-// Supervisor runs control daemons. Make it with New, tell it once with Recover which leases there are, and have Run
-// watch. It is safe for concurrent use.
+// Supervisor runs control daemons. Make it with New, tell it once with Recover which attachments there are, and have
+// Run watch. It is safe for concurrent use.
 type Supervisor struct {
 	opt Options
 
@@ -88,40 +88,40 @@ func (s *Supervisor) settle(d *domain) {
 	s.places[d.key] = d.place
 }
 
-// Join makes a lease one of a daemon's users before the daemon has to run. The directories for its containers are
-// there, and stay while there are leases. A lease that has joined keeps its terms. On error it is none. Errors:
-// sharing.ErrInvalid, sharing.ErrUnavailable and sharing.ErrDenied (the directories).
-func (s *Supervisor) Join(ctx context.Context, k Key, lease string, t Terms) error {
+// AddUser makes an attachment one of a daemon's users before the daemon has to run. The directories for its containers
+// are there, and stay while there are attachments. An attachment that has joined keeps its terms. On error it is none.
+// Errors: sharing.ErrInvalid, sharing.ErrUnavailable and sharing.ErrDenied (the directories).
+func (s *Supervisor) AddUser(ctx context.Context, k Key, active string, t Terms) error {
 	if err := check(k, t); err != nil {
 		return err
 	}
 	g := s.gpu(k.GPU)
 	defer s.release(g)
 	d := s.domain(g, k)
-	if _, had := d.leases[lease]; had {
+	if _, had := d.attachments[active]; had {
 		return d.make()
 	}
-	d.leases[lease] = t
+	d.attachments[active] = t
 	if err := d.make(); err != nil {
 		return errors.Join(fmt.Errorf("prepare for MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err),
-			s.leave(context.WithoutCancel(ctx), g, d, lease))
+			s.leave(context.WithoutCancel(ctx), g, d, active))
 	}
 	return nil
 }
 
-// Acquire makes a lease one of a daemon's users. It returns the pipe directory for its processes, once the daemon and a
-// server of it run. A lease that has joined gets the new terms. On error it is none, and a daemon that was started for
-// it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the daemon or its
-// server does not come up, or the compute mode cannot be set).
-func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) (string, error) {
+// Acquire makes an attachment one of a daemon's users. It returns the pipe directory for its processes, once the daemon
+// and a server of it run. An attachment that has joined gets the new terms. On error it is none, and a daemon that was
+// started for it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the
+// daemon or its server does not come up, or the compute mode cannot be set).
+func (s *Supervisor) Acquire(ctx context.Context, k Key, active string, t Terms) (string, error) {
 	if err := check(k, t); err != nil {
 		return "", err
 	}
 	g := s.gpu(k.GPU)
 	defer s.release(g)
 	d := s.domain(g, k)
-	before, had := d.leases[lease]
-	d.leases[lease], d.begun = t, true
+	before, had := d.attachments[active]
+	d.attachments[active], d.begun = t, true
 	err := d.make()
 	if err == nil {
 		err = g.setMode(ctx, &s.opt, len(g.domains))
@@ -137,10 +137,10 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 	}
 	err = fmt.Errorf("use MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err)
 	if had {
-		d.leases[lease] = before
+		d.attachments[active] = before
 		return "", err
 	}
-	return "", errors.Join(err, s.leave(context.WithoutCancel(ctx), g, d, lease))
+	return "", errors.Join(err, s.leave(context.WithoutCancel(ctx), g, d, active))
 }
 
 // Places are what a client of a daemon needs to reach it.
@@ -154,14 +154,14 @@ type Places struct {
 	Own string
 }
 
-// Places tells what the clients of a key's daemon need, whether it runs or not. sharing.ErrUnavailable: no lease of the
-// key is known.
+// Places tells what the clients of a key's daemon need, whether it runs or not. sharing.ErrUnavailable: no attachment
+// of the key is known.
 func (s *Supervisor) Places(k Key) (Places, error) {
 	s.mu.Lock()
 	p, ok := s.places[k]
 	s.mu.Unlock()
 	if !ok {
-		return Places{}, fmt.Errorf("no lease of MPS on GPU %s in domain %q is known: %w", k.GPU, k.Domain,
+		return Places{}, fmt.Errorf("no attachment of MPS on GPU %s in domain %q is known: %w", k.GPU, k.Domain,
 			sharing.ErrUnavailable)
 	}
 	out := Places{Pipe: p.pipe(), Own: p.dir}
@@ -171,25 +171,25 @@ func (s *Supervisor) Places(k Key) (Places, error) {
 	return out, nil
 }
 
-// Release ends a lease's use. The last one of a domain ends its daemon; what cannot be ended is tried again by Run. A
-// lease that is none is no error.
-func (s *Supervisor) Release(ctx context.Context, k Key, lease string) error {
+// Release ends an attachment's use. The last one of a domain ends its daemon; what cannot be ended is tried again by
+// Run. An unknown attachment is no error.
+func (s *Supervisor) Release(ctx context.Context, k Key, active string) error {
 	g := s.gpu(k.GPU)
 	defer s.release(g)
 	d := g.domains[k.Domain]
 	if d == nil {
 		return nil
 	}
-	if _, ok := d.leases[lease]; !ok {
+	if _, ok := d.attachments[active]; !ok {
 		return nil
 	}
-	return s.leave(ctx, g, d, lease)
+	return s.leave(ctx, g, d, active)
 }
 
-// leave takes a lease out, and ends the daemon with the last. g.mu is held.
-func (s *Supervisor) leave(ctx context.Context, g *gpu, d *domain, lease string) error {
-	delete(d.leases, lease)
-	if len(d.leases) > 0 {
+// leave takes an attachment out, and ends the daemon with the last. g.mu is held.
+func (s *Supervisor) leave(ctx context.Context, g *gpu, d *domain, active string) error {
+	delete(d.attachments, active)
+	if len(d.attachments) > 0 {
 		if d.condition != Ready {
 			return nil // it gets its bounds when it comes up
 		}
@@ -198,7 +198,7 @@ func (s *Supervisor) leave(ctx context.Context, g *gpu, d *domain, lease string)
 	return s.end(ctx, g, d)
 }
 
-// end ends a daemon without leases. It stays among the domains while that fails. g.mu is held.
+// end ends a daemon without attachments. It stays among the domains while that fails. g.mu is held.
 func (s *Supervisor) end(ctx context.Context, g *gpu, d *domain) error {
 	if err := d.stop(ctx); err != nil {
 		_ = d.down(err)
@@ -223,7 +223,7 @@ func (s *Supervisor) tick(ctx context.Context) {
 	for _, g := range s.all() {
 		g.mu.Lock()
 		for _, d := range g.domains {
-			if len(d.leases) > 0 {
+			if len(d.attachments) > 0 {
 				if d.begun {
 					d.look(ctx)
 				}
@@ -258,8 +258,8 @@ func (s *Supervisor) release(g *gpu) {
 	for _, d := range g.domains {
 		now = append(now, State{
 			Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid,
-			Servers: slices.Clone(d.servers),
-			Leases:  len(d.leases), Restarts: d.retry.restarts, Exclusive: g.exclusive,
+			Servers:     slices.Clone(d.servers),
+			Attachments: len(d.attachments), Restarts: d.retry.restarts, Exclusive: g.exclusive,
 		})
 	}
 	s.mu.Lock()

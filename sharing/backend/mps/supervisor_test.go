@@ -136,18 +136,18 @@ func (s *site) agent(boot string) {
 
 func (s *site) key(minor int, domain string) Key { return Key{GPU: s.gpuID(minor), Domain: domain} }
 
-func (s *site) acquire(k Key, lease string, t Terms) string {
+func (s *site) acquire(k Key, active string, t Terms) string {
 	s.Helper()
-	pipe, err := s.Acquire(s.Context(), k, lease, t)
+	pipe, err := s.Acquire(s.Context(), k, active, t)
 	if err != nil {
 		s.Fatal(err)
 	}
 	return pipe
 }
 
-func (s *site) release(k Key, lease string) {
+func (s *site) release(k Key, active string) {
 	s.Helper()
-	if err := s.Release(s.Context(), k, lease); err != nil {
+	if err := s.Release(s.Context(), k, active); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -177,7 +177,7 @@ func (s *site) kill(pid int) {
 			break
 		}
 	}
-	mpstest.Gone(s, s.dir, pid)
+	mpstest.WaitReleased(s, s.dir, pid)
 }
 
 func alive(pid int) bool {
@@ -217,7 +217,7 @@ func TestOneDomain(t *testing.T) {
 	if s.mode(0) != sharing.ComputeModeExclusiveProcess {
 		t.Error("the GPU takes other processes")
 	}
-	// One lease alone: its limits are the daemon's, whatever its processes' environment says.
+	// One attachment alone: its limits are the daemon's, whatever its processes' environment says.
 	client, terms := mpstest.Connect(t, pipe)
 	if !strings.HasSuffix(terms[0], " 30") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 10*sharing.GiB) {
 		t.Errorf("terms of the first: %q", terms)
@@ -356,7 +356,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	if st := s.state(); st.Restarts != 2 || s.again != 2 {
-		t.Errorf("%d restarts, %d told, want 2: a server's is none of the daemon's", st.Restarts, s.again)
+		t.Errorf("%d restarts, %d reported, want 2: a server's is none of the daemon's", st.Restarts, s.again)
 	}
 	s.release(k, "l")
 }
@@ -441,7 +441,7 @@ func TestRecover(t *testing.T) {
 	s.kill(at(before, dead).Daemon)
 	s.agent("boot")
 	if err := s.Recover(t.Context(), map[Key]map[string]Terms{kept: {"l": terms}, dead: {"l": terms},
-		s.key(0, "no leases"): {}}); err != nil {
+		s.key(0, "no attachments"): {}}); err != nil {
 		t.Fatal(err)
 	}
 	after := s.States()

@@ -23,7 +23,7 @@ type Key struct {
 	Contained bool
 }
 
-// Terms are what one lease may have in each of its processes.
+// Terms are what one attachment may have in each of its processes.
 type Terms struct {
 	// Memory is the limit, at least 1 MiB.
 	Memory sharing.Bytes
@@ -44,8 +44,8 @@ type ModeRule int
 const (
 	// ManageMode: EXCLUSIVE_PROCESS for one domain, DEFAULT for several, and what it was before for none.
 	ManageMode ModeRule = iota
-	// KeepMode leaves it as it is. A mode that was changed before is managed until the GPU's domains have ended.
-	KeepMode
+	// ModeUnchanged leaves it as it is. A mode that was changed before is managed until the GPU's domains have ended.
+	ModeUnchanged
 	// ReadMode sets nothing, not even what it was before a change.
 	ReadMode
 )
@@ -64,8 +64,9 @@ type Options struct {
 	// started before there are clients, and root's in a domain of several users. A client of another user gets a new
 	// server when this one has no clients. Nil: false.
 	Owner func(domain string) (uid uint32, alone bool)
-	// Keep puts a daemon where the end of this program does not reach it, such as a separate cgroup; nil: nothing.
-	Keep func(pid int) error
+	// MoveDaemon puts a daemon where the end of this program does not reach it, such as a separate cgroup; nil:
+	// nothing.
+	MoveDaemon func(pid int) error
 	// Again is called each time that a daemon which died or hung is to be started again, whether it then comes up or
 	// not. It may be nil, and must return at once.
 	Again func(Key)
@@ -107,9 +108,9 @@ type State struct {
 	// Daemon and Servers are its processes; 0 and none while it is down.
 	Daemon  int
 	Servers []int
-	// Leases is how many use it, Restarts how often it was started again.
-	Leases, Restarts int
+	// Attachments is how many use it, Restarts how often it was started again.
+	Attachments, Restarts int
 	// Exclusive: the GPU takes no process but this domain's server, so that one without its pipe directory fails. With
-	// KeepMode and ReadMode, the GPU has that mode already.
+	// ModeUnchanged and ReadMode, the GPU has that mode already.
 	Exclusive bool
 }

@@ -44,7 +44,7 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 					v := Verdict{Action: action, Reason: Escaped, GPU: g.ID, Grant: c.Grant, Victim: u.Process,
 						Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
 					if u.Known {
-						v.Held = u.Bytes
+						v.Used = u.Bytes
 					}
 					verdicts = append(verdicts, v)
 					e.told, e.evict = true, now.Add(EvictAgain)

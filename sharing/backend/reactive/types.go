@@ -28,8 +28,8 @@ const EvictAgain = 10 * time.Second
 // free memory a little after the process.
 const ReturnTime = 5 * time.Second
 
-// NearPercent is how much of its cap a grant may hold before it is looked at with the interval Fast.
-const NearPercent = 90
+// FastPercent is how much of its cap a grant may hold before it is looked at with the interval Fast.
+const FastPercent = 90
 
 // costShare bounds the cost of samples: the next interval is at least so many times longer than the cheapest of the
 // last samples took. Programs that use nearly all of their cap for days are common. Samples must take at most a
@@ -155,11 +155,11 @@ type Verdict struct {
 	Grant GrantID
 	// Victim is the process to end; for Warn and Evict it is zero, or the one that has escaped.
 	Victim Process
-	// Keeps is true if the victim is to be ended for what it keeps of a process that has ended.
-	Keeps bool
-	// Held is the known usage of the grant's processes, or of the one that has escaped, and Cap what they may use. Both
+	// Orphaned is true if the victim is to be ended for what it keeps of a process that has ended.
+	Orphaned bool
+	// Used is the known usage of the grant's processes, or of the one that has escaped, and Cap what they may use. Both
 	// are 0 for an unmanaged process.
-	Held, Cap sharing.Bytes
+	Used, Cap sharing.Bytes
 	// First is true for the first verdict since the grant was within its cap last.
 	First bool
 	// Delay is the longest time that the violation can have lasted. It begins with the last sample in which the grant
@@ -174,8 +174,8 @@ type Standing struct {
 	GPU   sharing.GPURef
 	// Known is false if the grant's usage there is unknown.
 	Known bool
-	// Held is what it holds there, if that is known.
-	Held sharing.Bytes
+	// Used is what it holds there, if that is known.
+	Used sharing.Bytes
 	// Over is true once two samples in a row have seen it over its cap.
 	Over bool
 	// Action is what is done about it, where it is over.

@@ -68,7 +68,7 @@ func (w *Watch) kill(v Verdict, h gpuUsage, before map[Process]bool, fresh func(
 	}
 	victims := []Process{worst.Process}
 	if worst.Ended {
-		v.Keeps, victims = true, keeping
+		v.Orphaned, victims = true, keeping
 	}
 	for _, p := range victims {
 		if !before[p] {

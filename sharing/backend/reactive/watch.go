@@ -115,7 +115,7 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 		delete(w.over, at)
 		return out, nil, Default
 	}
-	out.Known, out.Held = true, h.bytes
+	out.Known, out.Used = true, h.bytes
 	if h.bytes <= c.Memory {
 		delete(w.over, at)
 		w.within[at] = now
@@ -132,7 +132,7 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 		return out, nil, Fast
 	}
 	out.Over, out.Action = true, c.action(h)
-	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Grant: c.Grant, Held: h.bytes, Cap: c.Memory,
+	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Grant: c.Grant, Used: h.bytes, Cap: c.Memory,
 		First: !e.judged, Delay: now.Sub(e.within)}
 	switch out.Action {
 	case Warn:
@@ -204,7 +204,7 @@ func (c Cap) action(h gpuUsage) Action {
 }
 
 // near reports whether so much of the cap is held that the next allocation may exceed it.
-func near(held, limit sharing.Bytes) bool { return held > limit/100*NearPercent }
+func near(held, limit sharing.Bytes) bool { return held > limit/100*FastPercent }
 
 // worse is above 0 when the victim rule names a before b.
 func worse(a, b Use) int {

@@ -75,8 +75,8 @@ func TestEnded(t *testing.T) {
 			[][]int{nil, {2}}},
 		"the largest": {twice(kept(one(Kill, ended(1, 3*gib), use(2, 2*gib)), 11)),
 			[][]int{nil, {11}}},
-		"nobody who keeps it is found": {twice(one(Kill, ended(1, 5*gib))), [][]int{nil, nil}},
-		"it is on its way back":        {twice(one(Kill, ended(1, 5*gib), use(2, gib))), [][]int{nil, nil}},
+		"no process that keeps it is found": {twice(one(Kill, ended(1, 5*gib))), [][]int{nil, nil}},
+		"it is on its way back":             {twice(one(Kill, ended(1, 5*gib), use(2, gib))), [][]int{nil, nil}},
 		"who keeps it was not there before": {[]Sample{one(Kill, ended(1, 5*gib)),
 			kept(one(Kill, ended(1, 5*gib)), 11), kept(one(Kill, ended(1, 5*gib)), 11)}, [][]int{nil, nil, {11}}},
 		"those that are dying have given back": {[]Sample{kept(one(Kill, ended(1, 3*gib), use(2, 2*gib)), 11),
@@ -91,7 +91,7 @@ func TestEnded(t *testing.T) {
 		"what is only inferred":             {twice(kept(one(Kill, inferred, use(2, gib)), 11)), [][]int{nil, {-1}}},
 		"what is inferred next to too much": {twice(kept(one(Kill, inferred, use(2, 5*gib)), 11)), [][]int{nil, {2}}},
 		"unclear":                           {twice(unclear), [][]int{nil, nil}},
-		"another lease is unclear":          {twice(others), [][]int{nil, {11}}},
+		"another attachment is unclear":     {twice(others), [][]int{nil, {11}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, steps(New(), tt.samples...)); diff != "" {
@@ -114,8 +114,8 @@ func TestEnded(t *testing.T) {
 	s := kept(one(Kill, ended(1, 5*gib)), 11, 12)
 	w.Step(time.Unix(100, 0), s)
 	d := w.Step(time.Unix(101, 0), s)
-	v := Verdict{Action: Kill, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: Process{11, 11}, Keeps: true,
-		Held: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	v := Verdict{Action: Kill, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: Process{11, 11}, Orphaned: true,
+		Used: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
 	next := v
 	next.Victim, next.First = Process{12, 12}, false
 	if diff := cmp.Diff([]Verdict{v, next}, d.Verdicts); diff != "" {
@@ -202,11 +202,11 @@ func TestStandingsAndDelay(t *testing.T) {
 	}
 	d := w.Step(at.Add(120*time.Millisecond), one(Kill, use(1, 6*gib)))
 	want := []Verdict{{Action: Kill, Reason: OverCap, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: Process{1, 1},
-		Held: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
+		Used: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
 	if diff := cmp.Diff(want, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Standing{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Known: true, Held: 6 * gib, Over: true,
+	if diff := cmp.Diff([]Standing{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Known: true, Used: 6 * gib, Over: true,
 		Action: Kill}}, d.Standings); diff != "" {
 		t.Error(diff)
 	}
@@ -313,7 +313,7 @@ func TestEscapes(t *testing.T) {
 	w.Step(time.Unix(100, 0), one(Kill, out))
 	d := w.Step(time.Unix(101, 0), one(Kill, out))
 	want := Verdict{Action: Kill, Reason: Escaped, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: out.Process,
-		Held: gib, Cap: 4 * gib, First: true, Delay: time.Second}
+		Used: gib, Cap: 4 * gib, First: true, Delay: time.Second}
 	if diff := cmp.Diff([]Verdict{want}, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
@@ -356,7 +356,7 @@ func TestEvictEscaped(t *testing.T) {
 		n += len(w.Step(time.Unix(int64(now), 0), one(Evict, u)).Verdicts)
 	}
 	if n != 2 {
-		t.Errorf("asked for %d times in 12 s, want 2", n)
+		t.Errorf("requested %d times in 12 s, want 2", n)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestSlack(t *testing.T) {
 			Warn},
 		"more than twice the cap": {[]Use{use(1, 2*gib), use(2, 2*gib), use(3, 2*gib), use(4, gib), use(5, gib+1)},
 			Kill},
-		"another lease's processes": {[]Use{use(1, 5*gib+1), {Process: Process{2, 2}, Grant: "b", Bytes: 1,
+		"another attachment's processes": {[]Use{use(1, 5*gib+1), {Process: Process{2, 2}, Grant: "b", Bytes: 1,
 			Known: true}}, Kill},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,11 +15,11 @@ type Effect uint8
 
 // The effects.
 const (
-	// OnNew: claims that are made from then on; who holds one keeps what he has.
+	// OnNew: grants that are made from then on; who holds one keeps what he has.
 	OnNew Effect = iota
 	// OnAll: at once, those who run as well.
 	OnAll
-	// OnGPU: each GPU of the node in its turn; Settle, NewClaims and what is wanted of its MIG instances say it for
+	// OnGPU: each GPU of the node in its turn; Settle, NewGrants and what is wanted of its MIG instances say it for
 	// each.
 	OnGPU
 	// OnNode: which nodes are of the pool.
@@ -30,7 +30,7 @@ const (
 func (e Effect) String() string {
 	switch e {
 	case OnNew:
-		return "new claims"
+		return "new grants"
 	case OnAll:
 		return "at once"
 	case OnGPU:
@@ -52,7 +52,8 @@ func poolEffects() map[string]Effect {
 		"managedMemory": OnAll,
 		"perGPUHour":    OnAll,
 		"migIdleTTL":    OnAll, "allowGPUReset": OnAll, "autoMIGMode": OnAll,
-		"mode": OnGPU, "maxSharesPerGPU": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpuRules": OnGPU,
+		"mode": OnGPU, "frontend": OnGPU,
+		"maxSharesPerGPU": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpuRules": OnGPU,
 		"memoryReserve": OnGPU, "overcommit": OnGPU, "powerLimitWatts": OnGPU, "migLayouts": OnGPU,
 	}
 }
@@ -138,9 +139,9 @@ func top(path string) string {
 	return path
 }
 
-// NewClaims are the settings of each GPU that differ and concern new grants alone, at once. For are the grants on it,
+// NewGrants are the settings of each GPU that differ and concern new grants alone, at once. For are the grants on it,
 // which keep what they have.
-func NewClaims(before, after config.Pool, uses []Use) []Step {
+func NewGrants(before, after config.Pool, uses []Use) []Step {
 	var out []Step
 	for _, u := range sorted(uses) {
 		from, to := before.Of(u.GPU), after.Of(u.GPU)

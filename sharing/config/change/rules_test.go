@@ -50,11 +50,11 @@ func TestRules(t *testing.T) {
 	}
 	want := []string{
 		"+ idle.timeout: 2h0m0s () at once", "+ idle.action: warn () at once", "~ onOverCap: warn -> kill () at once",
-		"~ allowedProfiles: [s, gone] -> [s] () new claims", "~ prices.perKWh: 0.3 -> 0.4 () at once",
-		"- profiles[gone].name: gone (gone) new claims", "- profiles[gone].percent: 5 (gone) new claims",
-		"~ profiles[s].memory: 1GiB -> 2GiB (s) new claims", "+ profiles[s].namespaces: [x] (s) new claims",
+		"~ allowedProfiles: [s, gone] -> [s] () new grants", "~ prices.perKWh: 0.3 -> 0.4 () at once",
+		"- profiles[gone].name: gone (gone) new grants", "- profiles[gone].percent: 5 (gone) new grants",
+		"~ profiles[s].memory: 1GiB -> 2GiB (s) new grants", "+ profiles[s].namespaces: [x] (s) new grants",
 		"+ profiles[s].onOverCap: evict (s) at once",
-		"+ profiles[s].allowPrivileged: true (s) new claims",
+		"+ profiles[s].allowPrivileged: true (s) new grants",
 	}
 	slices.Sort(want)
 	slices.Sort(lines)
@@ -96,7 +96,7 @@ func TestRulesKnowEachField(t *testing.T) {
 	}
 }
 
-func TestNewClaims(t *testing.T) {
+func TestNewGrants(t *testing.T) {
 	t.Parallel()
 	before := config.Pool{Mode: config.ModeShared, MaxSharesPerGPU: 8}
 	after := config.Pool{Mode: config.ModeShared, MaxSharesPerGPU: 4, GPURules: []config.GPURule{
@@ -108,7 +108,7 @@ func TestNewClaims(t *testing.T) {
 		uses = append(uses, change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i},
 			Users: []string{"ns/a"}[i%2:]})
 	}
-	got := change.NewClaims(before, after, uses)
+	got := change.NewGrants(before, after, uses)
 	want := []change.Step{
 		{GPU: "GPU-0", Index: 0, What: []string{"maxSharesPerGPU 8 -> 4"}, For: []string{"ns/a"}},
 		{GPU: "GPU-1", Index: 1, What: []string{"mode shared -> whole"}, For: []string{}},
@@ -116,7 +116,7 @@ func TestNewClaims(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if none := change.NewClaims(before, before, uses); len(none) > 0 {
+	if none := change.NewGrants(before, before, uses); len(none) > 0 {
 		t.Errorf("nothing differs: %v", none)
 	}
 }

@@ -45,11 +45,11 @@ type Step struct {
 type Plan struct {
 	// Next is what then holds for each GPU.
 	Next map[sharing.GPUID]config.GPUSettings
-	// Now are the steps that are done at once, Waits those that wait.
-	Now, Waits []Step
+	// Now are the steps that are done at once, Pending those that wait.
+	Now, Pending []Step
 }
 
-// Settle plans how a node's GPUs get what their pool says. Settings that concern new claims alone are not among them.
+// Settle plans how a node's GPUs get what their pool says. Settings that concern new grants alone are not among them.
 func Settle(pool config.Pool, uses []Use) Plan {
 	p := Plan{Next: make(map[sharing.GPUID]config.GPUSettings, len(uses))}
 	for _, u := range sorted(uses) {
@@ -71,7 +71,7 @@ func Settle(pool config.Pool, uses []Use) Plan {
 		default:
 			p.Next[u.GPU.UUID] = now
 			step.For = slices.Clone(u.Users)
-			p.Waits = append(p.Waits, step)
+			p.Pending = append(p.Pending, step)
 		}
 	}
 	return p
@@ -87,7 +87,7 @@ type Users struct {
 
 // Desired is what the GPUs of a node should have, and which settings wait for which grants. The known settings of each
 // GPU are has. An idle GPU gets what its pool says. A GPU in use keeps what it has. While there may be unknown users,
-// each GPU keeps its backends.
+// each GPU keeps its backends and its front end.
 func Desired(pool config.Pool, gpus []sharing.GPU, has map[sharing.GPUID]config.GPUSettings, users Users) Plan {
 	uses := make([]Use, 0, len(gpus))
 	for _, g := range gpus {
@@ -102,7 +102,7 @@ func Desired(pool config.Pool, gpus []sharing.GPU, has map[sharing.GPUID]config.
 		next, there := p.Next[id]
 		switch {
 		case there && !users.Known:
-			next.Backends, next.MinLevel = s.Backends, s.MinLevel
+			next.Backends, next.MinLevel, next.FrontEnd = s.Backends, s.MinLevel, s.FrontEnd
 			p.Next[id] = next
 		case !there && (len(users.Of[id]) > 0 || !users.Known):
 			p.Next[id] = s // the GPU may come back
@@ -118,7 +118,7 @@ func sorted(uses []Use) []Use {
 	return uses
 }
 
-// ofTheGPU leaves out what concerns new claims alone.
+// ofTheGPU leaves out what concerns new grants alone.
 func ofTheGPU(s config.GPUSettings) config.GPUSettings {
 	s.Mode, s.MaxSharesPerGPU = config.ModeAuto, 0
 	return s
@@ -159,6 +159,7 @@ func differences(from, to config.GPUSettings, has map[string]string) (what []str
 		return fmt.Sprintf("%dW", n)
 	}
 	tell("excluded", from.Excluded != to.Excluded, from.Excluded, to.Excluded)
+	tell("frontend", from.FrontEnd != to.FrontEnd, from.FrontEnd, to.FrontEnd)
 	tell("backends", from.Backends != to.Backends, list(from.Backends), list(to.Backends))
 	tell("minEnforcement", from.MinLevel != to.MinLevel, least(from.MinLevel), least(to.MinLevel))
 	tell("memoryReserve", from.MemoryReserve != to.MemoryReserve, from.MemoryReserve, to.MemoryReserve)

@@ -35,7 +35,7 @@ func TestSettle(t *testing.T) {
 		Next: map[sharing.GPUID]config.GPUSettings{"GPU-0": {PowerLimitWatts: 300}, "GPU-1": {PowerLimitWatts: 300},
 			"GPU-2": {}, "GPU-3": {PowerLimitWatts: 300}},
 		Now: []change.Step{{GPU: "GPU-0", Index: 0, What: []string{"powerLimitWatts as it is -> 300W"}}},
-		Waits: []change.Step{
+		Pending: []change.Step{
 			{GPU: "GPU-1", Index: 1, What: []string{"excluded false -> true"}, For: []string{"ns/b", "ns/c"}},
 			{GPU: "GPU-2", Index: 2, What: []string{"memoryReserve 0B -> 1GiB", "overcommit.memory 1 -> 1.25",
 				"overcommit.compute 1 -> 2", "powerLimitWatts as it is -> 300W"}, For: []string{"ns/a"}},
@@ -47,13 +47,13 @@ func TestSettle(t *testing.T) {
 	// A GPU with pending settings reports them, and reports what is before when it is asked again.
 	has := map[string]string{"memoryReserve": "0B", "overcommit.memory": "1", "overcommit.compute": "1",
 		"powerLimitWatts": "as it is"}
-	if diff := cmp.Diff(has, got.Waits[1].Has); diff != "" {
+	if diff := cmp.Diff(has, got.Pending[1].Has); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	is := pool.Of(sharing.GPU{Index: 2})
 	again := change.Settle(pool, []change.Use{{GPU: sharing.GPU{UUID: "GPU-2", Index: 2}, Now: &is,
 		Has: map[string]string{"powerLimitWatts": "200W", "memoryReserve": "1GiB"}, Users: []string{"ns/a"}}})
-	if diff := cmp.Diff([]string{"powerLimitWatts 200W -> 300W"}, again.Waits[0].What); diff != "" {
+	if diff := cmp.Diff([]string{"powerLimitWatts 200W -> 300W"}, again.Pending[0].What); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -79,7 +79,7 @@ func TestSettleBackends(t *testing.T) {
 	want := change.Plan{
 		Next: map[sharing.GPUID]config.GPUSettings{"GPU-0": own, "GPU-1": {}, "GPU-2": own, "GPU-3": {}},
 		Now:  []change.Step{{GPU: "GPU-0", Index: 0, What: there}},
-		Waits: []change.Step{
+		Pending: []change.Step{
 			{GPU: "GPU-1", Index: 1, What: there, For: []string{"ns/a"}},
 			{GPU: "GPU-2", Index: 2, What: []string{"backends [driver, mps, reactive] -> of profile and pool",
 				"minEnforcement userspace -> of the pool"}, For: []string{"ns/b"}},
@@ -143,8 +143,8 @@ func TestSettleRandom(t *testing.T) {
 				t.Fatal("the same input gives another plan")
 			}
 			now = p.Next
-			if step == 19 && len(p.Waits) > 0 {
-				t.Fatalf("the GPU is idle, and %v waits", p.Waits)
+			if step == 19 && len(p.Pending) > 0 {
+				t.Fatalf("the GPU is idle, and %v waits", p.Pending)
 			}
 		}
 	}
@@ -201,12 +201,12 @@ func TestDesired(t *testing.T) {
 			if there != (tt.want != nil) || there && next != *tt.want {
 				t.Errorf("it gets %+v (%t), want %+v", next, there, tt.want)
 			}
-			if len(tt.waits) == 0 && len(got.Waits) > 0 {
-				t.Fatalf("waits: %+v", got.Waits)
+			if len(tt.waits) == 0 && len(got.Pending) > 0 {
+				t.Fatalf("waits: %+v", got.Pending)
 			}
-			if len(tt.waits) > 0 && (len(got.Waits) != 1 || cmp.Diff(tt.waits, got.Waits[0].What) != "" ||
-				cmp.Diff(tt.users, got.Waits[0].For) != "") {
-				t.Errorf("waits: %+v, want %q for %q", got.Waits, tt.waits, tt.users)
+			if len(tt.waits) > 0 && (len(got.Pending) != 1 || cmp.Diff(tt.waits, got.Pending[0].What) != "" ||
+				cmp.Diff(tt.users, got.Pending[0].For) != "") {
+				t.Errorf("waits: %+v, want %q for %q", got.Pending, tt.waits, tt.users)
 			}
 			if len(has) > 0 && has[g.UUID] != *tt.has {
 				t.Errorf("the argument has changed: %+v", has)

@@ -21,10 +21,10 @@ type Candidate struct {
 }
 
 // Settling waits for configs that follow each other quickly to come to an end. It has no clock. The zero value waits
-// for nothing; set Quiet and Most.
+// for nothing; set StableFor and MaxWait.
 type Settling struct {
-	// Quiet is how long nothing new must have come, and Most how long is waited in all.
-	Quiet, Most time.Duration
+	// StableFor is how long nothing new must have come, and MaxWait how long is waited in all.
+	StableFor, MaxWait time.Duration
 
 	hash        string
 	first, last time.Time
@@ -34,8 +34,8 @@ type Settling struct {
 // Seen takes a config as known: the next one of the same hash is no news.
 func (s *Settling) Seen(hash string) { s.hash = hash }
 
-// Offer takes in what was found. What it was already is no news.
-func (s *Settling) Offer(now time.Time, c Candidate) {
+// Add takes in what was found. What it was already is no news.
+func (s *Settling) Add(now time.Time, c Candidate) {
 	if c.Hash == s.hash {
 		return
 	}
@@ -56,8 +56,8 @@ func (s *Settling) Due(now time.Time) (good, bad *Candidate, wait time.Duration)
 	if s.first.IsZero() {
 		return nil, nil, 0
 	}
-	at := s.last.Add(s.Quiet)
-	if latest := s.first.Add(s.Most); latest.Before(at) {
+	at := s.last.Add(s.StableFor)
+	if latest := s.first.Add(s.MaxWait); latest.Before(at) {
 		at = latest
 	}
 	if now.Before(at) {

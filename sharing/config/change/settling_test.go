@@ -24,7 +24,7 @@ func drive(s *change.Settling, changes map[time.Duration]change.Candidate, end t
 	}
 	for t := time.Duration(0); t <= end; t += 50 * time.Millisecond {
 		if c, ok := changes[t]; ok {
-			s.Offer(start.Add(t), c)
+			s.Add(start.Add(t), c)
 		}
 		good, bad, wait := s.Due(start.Add(t))
 		if good != nil || bad != nil {
@@ -71,7 +71,7 @@ func TestSettling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := change.Settling{Quiet: time.Second, Most: 30 * time.Second}
+			s := change.Settling{StableFor: time.Second, MaxWait: 30 * time.Second}
 			s.Seen("known")
 			due, at := drive(&s, tt.changes, time.Minute)
 			if fmt.Sprint(due) != tt.want || len(at) > 0 && at[0] != tt.at {

@@ -76,18 +76,18 @@ func value(t config.Type) string {
 	switch t.Kind {
 	case config.KindText:
 		text = "text"
-	case config.KindWord:
-		text = "`" + strings.Join(t.Words, "`, `") + "`"
+	case config.KindEnum:
+		text = "`" + strings.Join(t.Values, "`, `") + "`"
 	case config.KindWhole:
-		text = "whole number, " + t.Least + " to " + t.Most
+		text = "whole number, " + t.Min + " to " + t.Max
 	case config.KindNumber:
-		text = "number, " + t.Least + " to " + t.Most
+		text = "number, " + t.Min + " to " + t.Max
 	case config.KindSize:
 		text = "size"
 	case config.KindTime:
-		text = "time up to " + t.Most
-		if least, err := strconv.Atoi(strings.TrimSuffix(t.Least, "ns")); err != nil || least > 1 {
-			text = "time, " + t.Least + " to " + t.Most
+		text = "time up to " + t.Max
+		if least, err := strconv.Atoi(strings.TrimSuffix(t.Min, "ns")); err != nil || least > 1 {
+			text = "time, " + t.Min + " to " + t.Max
 		}
 	case config.KindFlag:
 		text = "`true`, `false`"

@@ -54,12 +54,12 @@ func Schema() ([]byte, error) {
 
 func schemaOf(t config.Type) *schema {
 	switch t.Kind {
-	case config.KindWord:
-		return &schema{Type: []string{"string"}, Enum: t.Words}
+	case config.KindEnum:
+		return &schema{Type: []string{"string"}, Enum: t.Values}
 	case config.KindWhole:
-		return &schema{Type: []string{"integer"}, Minimum: json.Number(t.Least), Maximum: json.Number(t.Most)}
+		return &schema{Type: []string{"integer"}, Minimum: json.Number(t.Min), Maximum: json.Number(t.Max)}
 	case config.KindNumber:
-		return &schema{Type: []string{"number"}, Minimum: json.Number(t.Least), Maximum: json.Number(t.Most)}
+		return &schema{Type: []string{"number"}, Minimum: json.Number(t.Min), Maximum: json.Number(t.Max)}
 	case config.KindSize:
 		return &schema{Type: []string{"string", "integer"}, Pattern: `^[0-9]`, Minimum: "1"}
 	case config.KindTime:

@@ -39,6 +39,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/claims"
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
@@ -83,7 +84,7 @@ func Run(ctx context.Context, opt options.Options) error {
 
 func (a *agent) run(ctx context.Context) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w",
+		return fmt.Errorf("it must run as root, because cgroups and the driver's limits require it: %w",
 			sharing.ErrDenied)
 	}
 	if a.opt.Cluster.Serve {
@@ -278,7 +279,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	if c != nil {
 		g.Go(func() error { return c.ServeHook(ctx) })
 		g.Go(func() error { return c.Starts.Run(ctx) })
-		g.Go(func() error { return c.FollowInventory(ctx) })
+		g.Go(func() error { return c.WatchInventory(ctx) })
 	}
 	if k != nil {
 		api := k.API()
@@ -288,7 +289,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		})
 		a.source.Announce(ctx, api)
 		g.Go(func() error { a.source.WatchConfigMap(ctx, api); return nil })
-		g.Go(func() error { a.source.FollowLabels(ctx, api.OwnLabels); return nil })
+		g.Go(func() error { a.source.WatchLabels(ctx, api.OwnLabels); return nil })
 		g.Go(func() error { return k.Run(ctx) })
 	}
 	g.Go(func() error { boundMemory(ctx); return nil })
@@ -298,7 +299,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	for _, l := range httpListeners {
 		g.Go(func() error { return serveHTTP(ctx, l, a.runtime, reg, tell) })
 	}
-	g.Go(func() error { return a.source.Follow(ctx, first) })
+	g.Go(func() error { return a.source.Watch(ctx, first) })
 	g.Go(func() error { return a.session.Run(ctx) })
 	g.Go(func() error { a.session.RunMPS(ctx); return nil })
 	err = g.Wait()
@@ -323,7 +324,7 @@ func closeAll(listeners []*serve.Listener) error {
 	return errors.Join(errs...)
 }
 
-// newID makes a claim's id: "k-" and 40 random bits. The ledger refuses one that is taken.
+// newID makes a grant's id: "k-" and 40 random bits. The ledger refuses one that is taken.
 func newID() string {
 	var b [5]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
@@ -332,5 +333,5 @@ func newID() string {
 
 // Failpoints are the names of all failpoints of the agent.
 func Failpoints() []string {
-	return slices.Concat(lifecycle.Failpoints(), nri.Failpoints(), session.Failpoints())
+	return slices.Concat(lifecycle.Failpoints(), nri.Failpoints(), session.Failpoints(), claims.Failpoints())
 }

@@ -52,7 +52,7 @@ func TestHTTP(t *testing.T) {
 	done := make(chan error, 1)
 	reg := prometheus.NewRegistry()
 	stuck := ""
-	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} },
+	tell := probes{unready: func() []string { return []string{"kubelet has not been informed"} },
 		stuck: func() string { return stuck }}
 	go func() {
 		done <- serveHTTP(ctx, serve.NewShare(listenerShares()[4]).Listen(l, serve.Rules{}), a.runtime, reg, tell)
@@ -95,7 +95,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
 		if path == "/readyz" && (!strings.Contains(body, "driver") ||
-			!strings.Contains(body, "kubelet has not been told")) {
+			!strings.Contains(body, "kubelet has not been informed")) {
 			t.Errorf("/readyz does not say why: %s", body)
 		}
 	}

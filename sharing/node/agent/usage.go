@@ -91,7 +91,7 @@ func send(w http.ResponseWriter, r *http.Request, part []byte) bool {
 	if conn == nil {
 		return false
 	}
-	free, ok := conn.Hold(len(part))
+	free, ok := conn.Reserve(len(part))
 	if !ok {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -22,7 +23,7 @@ func TestOverlap(t *testing.T) {
 		others map[string][]string
 		want   map[sharing.GPUID]string
 	}{
-		"nobody else": {nil, map[sharing.GPUID]string{}},
+		"no one else": {nil, map[sharing.GPUID]string{}},
 		"other GPUs": {map[string][]string{"nvidia.com/gpu": {"GPU-dd"}, "example.com/nic": {"0"}},
 			map[sharing.GPUID]string{}},
 		"one GPU": {map[string][]string{"nvidia.com/gpu": {"GPU-bb", "GPU-dd"}},
@@ -46,7 +47,7 @@ func TestCordonsAndOverlap(t *testing.T) {
 	var last map[sharing.GPUID]string
 	calls := 0
 	c := &cordons{
-		log: slog.New(slog.DiscardHandler), dir: t.TempDir(), warn: func(string) {},
+		log: slog.New(slog.DiscardHandler), dir: t.TempDir(), warn: func(string) {}, rest: func(gpunode.Spec) {},
 		set: func(why map[sharing.GPUID]string) { last, calls = why, calls+1 },
 	}
 	c.overlap(map[sharing.GPUID]string{"GPU-a": "another"})

@@ -104,17 +104,17 @@ func (c *Containers) ServeHook(ctx context.Context) error {
 		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
-// ArmContainer implements oci.Armer. NRI tells of the starts of pods' containers; one that is no pod's is checked again
-// from here.
-func (c *Containers) ArmContainer(ctx context.Context, call sharing.HookCall) error {
-	err := c.Runtime.ArmContainer(ctx, call)
+// ActivateContainer implements oci.Activator. NRI tells of the starts of pods' containers; one that is no pod's is
+// checked again from here.
+func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
+	err := c.Runtime.ActivateContainer(ctx, call)
 	if err == nil && call.Grant != "" {
 		c.Starts.Again(call.ContainerID)
 	}
 	return err
 }
 
-// Hook is where containers of no pod find what arms them.
+// Hook is where containers of no pod find what activates them.
 func (c *Containers) Hook() nodeserver.Hook {
 	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.Options.Dirs.Dir, hookSocket),
 		CDIDirs: []string{c.Options.Containers.
@@ -157,8 +157,8 @@ func (c *Containers) installHook() (string, error) {
 	return path, nil
 }
 
-// FollowInventory updates the CDI specs, and kubelet, with the node's GPUs until ctx ends.
-func (c *Containers) FollowInventory(ctx context.Context) error {
+// WatchInventory updates the CDI specs, and kubelet, with the node's GPUs until ctx ends.
+func (c *Containers) WatchInventory(ctx context.Context) error {
 	t := time.NewTicker(inventoryEvery)
 	defer t.Stop()
 	for {
@@ -262,7 +262,7 @@ func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	kept, err := c.specs.Keep(m, present(gpus))
+	kept, err := c.specs.Reconcile(m, present(gpus))
 	if len(kept.Written) > 0 {
 		c.Log.Info("wrote CDI specs", "dir", c.Options.Containers.CDI, "files", kept.Written)
 	}

@@ -24,13 +24,15 @@ import (
 // CordonsFile has the cluster's last list of cordoned GPUs. An agent that starts while the API server is away uses it.
 const CordonsFile = "cordons.json"
 
-// cordons keep to what an administrator says of the GPUs that take nothing new: the spec of the node's GPUNode.
+// cordons read the spec of the node's GPUNode, which an administrator writes. It says which GPUs take nothing new. The
+// rest is handed on.
 type cordons struct {
 	log *slog.Logger
 	// dir has the file.
 	dir string
-	// set and warn are the runtime's.
+	// set and warn are the runtime's; rest takes the other fields of the spec.
 	set  func(map[sharing.GPUID]string)
+	rest func(gpunode.Spec)
 	warn func(sentence string)
 	last []byte
 	// applied is the generation of the spec that was read last.
@@ -93,7 +95,16 @@ func (c *cordons) take(text []byte) error {
 	defer c.mu.Unlock()
 	c.cluster = why
 	c.close()
+	c.rest(spec)
 	return nil
+}
+
+// drainSentence says why the node grants nothing; empty if the driver is not drained.
+func drainSentence(d *gpunode.DriverDrain) string {
+	if d == nil {
+		return ""
+	}
+	return "the NVIDIA driver is drained: " + d.Text()
 }
 
 // overlap takes the GPUs that another device plugin hands out, and why nothing new is granted on them.

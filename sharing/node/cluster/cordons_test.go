@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -24,6 +25,7 @@ func TestCordons(t *testing.T) {
 		c := &cordons{
 			log: slog.New(slog.DiscardHandler), dir: dir,
 			set:  func(why map[sharing.GPUID]string) { set = append(set, why) },
+			rest: func(gpunode.Spec) {},
 			warn: func(sentence string) { warned = sentence },
 		}
 		c.restore()
@@ -71,7 +73,7 @@ func TestCordons(t *testing.T) {
 func TestEarlierCordons(t *testing.T) {
 	dir := t.TempDir()
 	var set map[sharing.GPUID]string
-	c := &cordons{log: slog.New(slog.DiscardHandler), dir: dir, warn: func(string) {},
+	c := &cordons{log: slog.New(slog.DiscardHandler), dir: dir, warn: func(string) {}, rest: func(gpunode.Spec) {},
 		set: func(why map[sharing.GPUID]string) { set = why }}
 	want := map[sharing.GPUID]string{"GPU-a": "fan (ops)"}
 	earlier := []byte(`{"cordoned":{"GPU-a":{"reason":"fan","by":"ops"}}}`)
@@ -86,5 +88,36 @@ func TestEarlierCordons(t *testing.T) {
 	c.tell(kube.Spec{Generation: 1, Text: earlier}, nil)
 	if d := cmp.Diff(want, set); d != "" {
 		t.Errorf("from the spec: %s", d)
+	}
+}
+
+// TestDriverDrain: the spec drains the driver, over a restart and while the cluster is silent, until the mark goes.
+func TestDriverDrain(t *testing.T) {
+	dir, drained := t.TempDir(), "?"
+	start := func() *cordons {
+		c := &cordons{log: slog.New(slog.DiscardHandler), dir: dir, warn: func(string) {},
+			set:  func(map[sharing.GPUID]string) {},
+			rest: func(s gpunode.Spec) { drained = drainSentence(s.DriverDrain) }}
+		c.restore()
+		return c
+	}
+	want := "the NVIDIA driver is drained: 580 to 590 (ops)"
+	start().tell(kube.Spec{Generation: 1,
+		Text: []byte(`{"driverDrain":{"reason":"580 to 590","by":"ops","since":""}}`)}, nil)
+	if drained != want {
+		t.Errorf("the spec says %q", drained)
+	}
+	drained = "?"
+	c := start()
+	if drained != want {
+		t.Errorf("after a restart %q", drained)
+	}
+	c.tell(kube.Spec{}, sharing.ErrUnavailable)
+	if drained != want {
+		t.Errorf("while the cluster is silent %q", drained)
+	}
+	c.tell(kube.Spec{Generation: 2, Text: []byte(`{}`)}, nil)
+	if drained != "" || c.applied.Load() != 2 {
+		t.Errorf("after its end %q, generation %d", drained, c.applied.Load())
 	}
 }

@@ -129,7 +129,7 @@ func TestTheClusterIsToldOfAFaultWithinFiveSeconds(t *testing.T) {
 						received: map[sharing.GPUID]string{},
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					w := &health.Watch{Driver: n, GPUs: n.gpus, Log: slog.New(slog.DiscardHandler), Tell: n.tell,
+					w := &health.Watch{Driver: n, GPUs: n.gpus, Log: slog.New(slog.DiscardHandler), Report: n.tell,
 						Every: health.Interval, Deadline: health.Deadline}
 					p := &publisher{
 						log: slog.New(slog.DiscardHandler), changed: n.wait, ledger: n.books, write: n.write,

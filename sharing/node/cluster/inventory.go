@@ -69,7 +69,7 @@ func rulesOf(states []mig.State, known bool) cutRules {
 	r := cutRules{most: map[sharing.GPUID]map[string]int{}, turns: map[sharing.GPUID]bool{},
 		shared: map[sharing.GPUID]bool{}}
 	for _, s := range states {
-		r.most[s.GPU], r.turns[s.GPU], r.shared[s.GPU] = s.Most, s.Turns, s.Shared
+		r.most[s.GPU], r.turns[s.GPU], r.shared[s.GPU] = s.MaxInstances, s.ModeSwitchable, s.Shared
 	}
 	return r
 }

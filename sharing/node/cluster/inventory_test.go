@@ -52,7 +52,7 @@ func TestKnownGPUs(t *testing.T) {
 			[]deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
 		{"one is gone from the list", []sharing.GPU{gpu("b", sharing.HealthOK)},
 			[]deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
-		{"one that only a claim names", []sharing.GPU{{UUID: "a", Health: sharing.HealthLost, Index: -1},
+		{"one that only a grant names", []sharing.GPU{{UUID: "a", Health: sharing.HealthLost, Index: -1},
 			gpu("b", sharing.HealthOK)}, []deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},
 		{"no driver any more", []sharing.GPU{gone, gpu("b", sharing.HealthOK)},
 			[]deviceplugin.Unit{unit("a", true), unit("b", false), cut(true)}},

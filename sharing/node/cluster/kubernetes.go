@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/containerd"
@@ -20,8 +21,10 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kubelet"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Kubernetes has the agent's parts on a node of a cluster besides its node API. These are the device plugin, NRI
@@ -37,6 +40,8 @@ type Kubernetes struct {
 	kubelet   *kubelet.Client
 	pulse     *pulse
 	cordons   *cordons
+	resizer   *resizer
+	claims    *claimFront
 }
 
 // NewKubernetes creates the clients. It serves nothing and makes no call yet.
@@ -48,7 +53,11 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons,
-		warn: func(text string) { a.Runtime.Conditions.Set(conditions.Cordons, text) }}
+		rest: k.takeSpec, warn: func(text string) { a.Runtime.Conditions.Set(conditions.Cordons, text) }}
+	k.resizer = k.newResizer()
+	if k.claims, err = newClaimFront(k); err != nil {
+		return nil, err
+	}
 	k.cordons.restore()
 	if k.runtimeDoor, err = containerd.Open(a.Options.Cluster.RuntimeSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
@@ -57,11 +66,11 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
-		Dir: filepath.Join(a.Options.Cluster.Kubelet, "device-plugins"), Log: a.Log, Gate: k.gate,
-		MIGGate:      k.noCreation,
-		Answered:     a.Allocated,
-		Share:        a.Kubelet,
-		PodResources: &assignedIDs{kubelet: k.kubelet, pods: k.api.Asking, begun: a.Runtime.KnownPods},
+		Dir: filepath.Join(a.Options.Cluster.Kubelet, "device-plugins"), Log: a.Log, ReadinessGate: k.gate,
+		MIGReadinessGate: k.noCreation,
+		Answered:         a.Allocated,
+		Share:            a.Kubelet,
+		PodResources:     &assignedIDs{kubelet: k.kubelet, pods: k.api.Asking, begun: a.Runtime.KnownPods},
 	})
 	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
 	// given.
@@ -92,7 +101,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
 	}
 	users.LabelsOf, users.Evictor = k.api.Labels, k.api.Evict
-	a.Runtime.Instances.TellTo(k.tellCut)
+	a.Runtime.Instances.NotifyTo(k.tellCut)
 	// Until each has spoken for itself.
 	a.Runtime.Conditions.Set(conditions.NRI, "the NRI plugin is not connected to the container runtime yet")
 	a.Runtime.Conditions.Set(conditions.ContainerRuntime, "the container runtime's configuration has not been read yet")
@@ -110,26 +119,45 @@ func (k *Kubernetes) Seen(ctx context.Context) ([]sharing.Seen, error) {
 
 // Run serves kubelet and the container runtime until ctx ends.
 func (k *Kubernetes) Run(ctx context.Context) error {
-	k.api.OnGone(k.Runtime.PodGone)
+	k.api.OnPodRemoved(k.Runtime.PodRemoved)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return k.pulse.run(ctx) })
 	g.Go(func() error { return k.api.Run(ctx) })
-	g.Go(func() error { k.api.Resync(ctx, k.Runtime.KnownPods, k.Runtime.PodGone); return nil })
+	g.Go(func() error { k.api.Resync(ctx, k.Runtime.KnownPods, k.Runtime.PodRemoved); return nil })
 	g.Go(func() error { return k.inject.Run(ctx) })
 	g.Go(func() error { return k.plugin.Run(ctx) })
+	g.Go(func() error { k.claims.serve(ctx); return nil })
 	g.Go(func() error { return k.judgeRuntime(ctx) })
 	g.Go(func() error { return k.followRuntime(ctx) })
 	g.Go(func() error { return k.crossCheckLoop(ctx) })
 	g.Go(func() error { return k.publisher().run(ctx) })
 	g.Go(func() error { k.followLeaving(ctx); return nil })
 	g.Go(func() error { k.markNode(ctx); return nil })
-	g.Go(func() error { k.api.FollowSpec(ctx, k.cordons.tell); return nil })
+	g.Go(func() error { k.api.WatchSpec(ctx, k.cordons.tell); return nil })
+	g.Go(func() error { k.resizer.run(ctx); return nil })
 	if k.Options.Cluster.Label {
 		g.Go(func() error { k.labelNode(ctx); return nil })
 	}
 	g.Go(func() error { k.followOthers(ctx); return nil })
 	err := g.Wait()
 	return errors.Join(err, k.close())
+}
+
+// takeSpec takes what the node's GPUNode says besides cordons.
+func (k *Kubernetes) takeSpec(s gpunode.Spec) {
+	k.resizer.want(s.GrantMemory)
+	k.Runtime.Conditions.Set(conditions.DriverDrain, drainSentence(s.DriverDrain))
+	k.Runtime.Announce() // wakes the resizer
+}
+
+func (k *Kubernetes) newResizer() *resizer {
+	return &resizer{log: k.Log, changed: k.Runtime.Changed, resize: k.Runtime.Limit, event: k.api.Event,
+		pause:  resizePause,
+		config: func() config.Config { return k.Runtime.Settings().Config() },
+		grants: func() (grants []ledger.Grant) {
+			k.Runtime.Store.Read(func(l store.Reader) { grants = l.Grants() })
+			return grants
+		}}
 }
 
 func (k *Kubernetes) publisher() *publisher {
@@ -145,21 +173,25 @@ func (k *Kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k
 
 // tellKubelet tells kubelet what the node offers, and who holds what of it.
 func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
-	pool := k.Runtime.Settings().Pool()
+	settings := k.Runtime.Settings()
+	pool := settings.Pool()
+	units, some := ofDevicePlugin(units,
+		func(gpu sharing.GPUID) bool { return settings.Has(gpu).FrontEnd == sharing.FrontEndDRA })
 	err := k.plugin.SetInventory(deviceplugin.Inventory{
-		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool),
-		Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole),
-		MIG: pool.Offers(config.Mode.MIG),
+		Units:   units,
+		Memory:  some && (pool.AllowsMode(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool)),
+		Percent: some && pool.AllowsMode(config.Mode.Shared), Whole: some && pool.AllowsMode(config.Mode.Whole),
+		MIG: some && pool.AllowsMode(config.Mode.MIG),
 	})
 	text := ""
 	if err != nil {
 		text = fmt.Sprintf("cannot advertise GPUs to kubelet: %v", err)
 	}
 	k.Runtime.Conditions.Set(conditions.Inventory, text)
-	k.plugin.SetHolders(k.Runtime.Holders())
+	k.plugin.SetOwners(k.Runtime.GrantOwners())
 }
 
-// Unregistered says which resources kubelet does not offer yet: it refuses for good the pods that ask for them.
+// Unregistered says which resources kubelet does not offer yet: it refuses for good the pods that request them.
 func (k *Kubernetes) Unregistered() []string {
 	var why []string
 	advertised := false
@@ -169,16 +201,19 @@ func (k *Kubernetes) Unregistered() []string {
 			why = append(why, "kubelet has not taken "+s.Resource+" yet")
 		}
 	}
-	if !advertised {
+	switch needed := k.claims.needed(); {
+	case needed && !k.claims.plugin.Published():
+		why = append(why, "the ResourceSlices have not been published yet")
+	case !needed && !advertised:
 		why = append(why, "no GPU is advertised to kubelet yet")
 	}
 	return why
 }
 
 // Stuck says why kubelet should restart this pod's container. The driver's device files and libraries were mounted at
-// its creation: they are missing or old if the driver was loaded again or updated.
+// its creation: they are missing or old if the driver was loaded again or updated. A drained driver is away on purpose.
 func (k *Kubernetes) Stuck() string {
-	if !k.Runtime.DriverGone() {
+	if !k.Runtime.DriverLost() || k.Runtime.Conditions.Has(conditions.DriverDrain) {
 		return ""
 	}
 	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it " +

@@ -40,7 +40,7 @@ func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.api.FollowNode(ctx, func(taints []string, err error) { k.seeTaints(ctx, keys, taints, err) })
+		k.api.WatchNode(ctx, func(taints []string, err error) { k.seeTaints(ctx, keys, taints, err) })
 	}()
 	defer func() { stop(); <-done }()
 	for {

@@ -22,7 +22,7 @@ const (
 	// publishPause is the least time between two writes of the node's object.
 	publishPause = time.Second
 	// publishSettle is which part of that a change waits for others that belong to it: a container's end is followed by
-	// its claim's.
+	// its grant's.
 	publishSettle = 10
 	// publishRetry is how long it is until a write that failed is tried again; it doubles up to publishLast.
 	publishRetry = 2 * time.Second

@@ -71,7 +71,7 @@ func (k *Kubernetes) judgeOnce(ctx context.Context) {
 func (k *Kubernetes) followRuntime(ctx context.Context) error {
 	err := k.runtimeDoor.Events(ctx, func(e containerd.Event) {
 		if e.Kind != containerd.EventConnected {
-			k.Runtime.ContainerGone(e.ContainerID)
+			k.Runtime.ContainerRemoved(e.ContainerID)
 			return
 		}
 		select {
@@ -108,8 +108,8 @@ func (k *Kubernetes) crossCheckLoop(ctx context.Context) error {
 // static pod, the API server may not report it. The last call returned missing, the pods that the container runtime did
 // not have.
 func (k *Kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) map[string]bool {
-	claims := k.Runtime.PodClaims()
-	if !slices.ContainsFunc(claims, func(ref sharing.ContainerRef) bool { return kube.IsStatic(ref.PodUID) }) {
+	grants := k.Runtime.PodGrants()
+	if !slices.ContainsFunc(grants, func(ref sharing.ContainerRef) bool { return kube.IsStatic(ref.PodUID) }) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
@@ -121,18 +121,18 @@ func (k *Kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) 
 		}
 		return nil
 	}
-	gone, missing := forgotten(claims, there, missing)
+	gone, missing := forgotten(grants, there, missing)
 	for _, uid := range gone {
-		k.Runtime.PodGone(uid)
+		k.Runtime.PodRemoved(uid)
 	}
 	return missing
 }
 
 // forgotten returns the static pods of grants that are missing now and were missing the last time. The container
 // runtime does not list a pod yet while its grants are being made. All that are missing now are in the result missing.
-func forgotten(claims []sharing.ContainerRef, there, last map[string]bool) (gone []string, missing map[string]bool) {
+func forgotten(grants []sharing.ContainerRef, there, last map[string]bool) (gone []string, missing map[string]bool) {
 	missing = map[string]bool{}
-	for _, ref := range claims {
+	for _, ref := range grants {
 		uid := ref.PodUID
 		if !kube.IsStatic(uid) || there[uid] || missing[uid] {
 			continue

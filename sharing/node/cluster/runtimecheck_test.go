@@ -15,7 +15,7 @@ import (
 func TestForgottenStaticPods(t *testing.T) {
 	const static, other, ordinary = "ae60b3b93f367910ce890665438c01a2", "949ac707e95cfa55180f58c6f7ff5c32",
 		"5cd9a93c-6ea8-4210-b5ab-16ae4982dd4c"
-	claims := []sharing.ContainerRef{
+	grants := []sharing.ContainerRef{
 		{PodUID: static, Container: "a"}, {PodUID: static, Container: "b"}, {PodUID: other, Container: "a"},
 		{PodUID: ordinary, Container: "a"},
 	}
@@ -34,7 +34,7 @@ func TestForgottenStaticPods(t *testing.T) {
 	var missing map[string]bool
 	for _, step := range steps {
 		var gone []string
-		gone, missing = forgotten(claims, step.there, missing)
+		gone, missing = forgotten(grants, step.there, missing)
 		if diff := cmp.Diff(step.gone, gone); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}

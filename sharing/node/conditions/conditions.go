@@ -23,6 +23,7 @@ const (
 	Leaving
 	Orphan // of a cgroup
 	Rescan
+	DriverDrain // an administrator wants the driver released
 	Record
 )
 
@@ -37,15 +38,17 @@ const (
 
 // These kinds are warnings.
 const (
-	Audit Kind = iota + Units + 1
+	Audit  Kind = iota + Units + 1
+	Claims      // ResourceClaims cannot be served
 	Compute
-	ConfigKept // a new config was rejected, and the last good one stays
+	ConfigUnchanged // a new config was rejected, and the last good one stays
 	ConfigMap
 	ConfigVersion // the config has an old version
 	RuntimeConfig
 	Cordons
 	Draining // of a grant
-	Evict    // of a grant
+	DriverReleased
+	Evict // of a grant
 	GPUModes
 	Idle     // of a grant
 	Instance // of a MIG instance
@@ -62,7 +65,7 @@ const (
 	Rejected       // of a grant
 	RuntimeProblem // of a kind of problem
 	SecondSource
-	Turn
+	ModeSwitch
 	Unaccounted
 	Uncounted // of a grant
 )
@@ -132,8 +135,8 @@ func (s *Set) Replace(kind Kind, sentences map[string]string) {
 	}
 }
 
-// Keep removes the conditions of a kind whose subject is not among those.
-func (s *Set) Keep(kind Kind, of map[string]string) {
+// Retain removes the conditions of a kind, except those of the given subjects.
+func (s *Set) Retain(kind Kind, of map[string]string) {
 	s.mu.Lock()
 	was := len(s.sentences)
 	maps.DeleteFunc(s.sentences, func(k key, _ string) bool { return k.kind == kind && of[k.of] == "" })
@@ -199,7 +202,7 @@ func (s *Set) RejectConfig(mistakes []string, first bool) {
 		s.Set(Config, sentence)
 		return
 	}
-	s.Set(ConfigKept, sentence+"; the last known good config stays applied")
+	s.Set(ConfigUnchanged, sentence+"; the last known good config stays applied")
 }
 
 // ApplyConfig notes that a config was applied.
@@ -208,7 +211,7 @@ func (s *Set) ApplyConfig() {
 	s.mistakes = nil
 	s.mu.Unlock()
 	s.Set(Config, "")
-	s.Set(ConfigKept, "")
+	s.Set(ConfigUnchanged, "")
 }
 
 // ConfigErrors are the errors of the config that was rejected last; nil after one was applied.

@@ -61,8 +61,8 @@ func TestChanges(t *testing.T) {
 		{func() { s.Replace(conditions.Idle, map[string]string{"a": "a", "b": "b"}) }, 1},
 		{func() { s.Replace(conditions.Idle, map[string]string{"a": "a", "b": "b"}) }, 0},
 		{func() { s.Replace(conditions.Idle, map[string]string{"b": "b"}) }, 1},
-		{func() { s.Keep(conditions.Idle, map[string]string{"b": "b"}) }, 0},
-		{func() { s.Keep(conditions.Idle, nil) }, 1},
+		{func() { s.Retain(conditions.Idle, map[string]string{"b": "b"}) }, 0},
+		{func() { s.Retain(conditions.Idle, nil) }, 1},
 		{func() { s.Set(conditions.Kill, "") }, 1},
 	} {
 		before := *n

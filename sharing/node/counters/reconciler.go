@@ -26,7 +26,7 @@ const (
 
 // Backend corrects the counters of grants.
 type Backend interface {
-	Upkeep(ctx context.Context, grants []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) (
+	Upkeep(ctx context.Context, grants []libkerf.Attachment, ask func([]sharing.GPURef) []lists.Observation) (
 		found []libkerf.Finding, lost bool)
 }
 
@@ -34,7 +34,7 @@ type Backend interface {
 type Node interface {
 	View() View
 	// Compare compares what a grant holds of each GPU with its cap. It reports whether its level changes by that.
-	Compare(id ledger.ClaimID, holds map[sharing.GPURef]sharing.Bytes) (changed bool)
+	Compare(id ledger.GrantID, holds map[sharing.GPURef]sharing.Bytes) (changed bool)
 	// Uncounted counts a process that uses a GPU without the library that enforces its grant.
 	Uncounted()
 }
@@ -44,7 +44,7 @@ type View struct {
 	// Driver is nil while no driver answers.
 	Driver lists.Driver
 	// Grants are those whose programs count. Those that share a cap are one. Owners are all active grants.
-	Grants []libkerf.Lease
+	Grants []libkerf.Attachment
 	Owners []lists.Grant
 }
 
@@ -79,18 +79,18 @@ func (r *Reconciler) Reconcile(ctx context.Context) {
 	if v.Driver == nil {
 		v.Driver = noDriver{}
 	}
-	found, changed := r.Backend.Upkeep(ctx, v.Grants, func(gpus []sharing.GPURef) []lists.Look {
-		return r.Lists.Judge(r.Lists.AskAll(ctx, v.Driver, gpus, deadline), v.Owners)
+	found, changed := r.Backend.Upkeep(ctx, v.Grants, func(gpus []sharing.GPURef) []lists.Observation {
+		return r.Lists.Attribute(r.Lists.QueryAll(ctx, v.Driver, gpus, deadline), v.Owners)
 	})
 	there := map[string]string{}
 	for _, g := range v.Grants {
 		there[g.ID] = g.ID
 	}
-	r.Conditions.Keep(conditions.Uncounted, there) // a grant may have ended while its counters were corrected
-	r.Conditions.Keep(conditions.Rejected, there)
+	r.Conditions.Retain(conditions.Uncounted, there) // a grant may have ended while its counters were corrected
+	r.Conditions.Retain(conditions.Rejected, there)
 	for _, f := range found {
 		r.show(f)
-		changed = r.Node.Compare(ledger.ClaimID(f.ID), f.Holds) || changed
+		changed = r.Node.Compare(ledger.GrantID(f.ID), f.Used) || changed
 	}
 	if changed {
 		r.Announce()
@@ -105,7 +105,7 @@ func (r *Reconciler) show(f libkerf.Finding) {
 	}
 	if f.Rejected {
 		rejected = fmt.Sprintf(
-			"grant %s: its programs ask for functions that allocate memory and that this version "+
+			"grant %s: its programs request functions that allocate memory and that this version "+
 				"of Kerf does not know;"+
 				" libkerf rejects their calls; update Kerf", f.ID)
 	}

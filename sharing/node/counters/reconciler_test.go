@@ -23,21 +23,21 @@ import (
 type world struct {
 	view      View
 	found     []libkerf.Finding
-	looks     []lists.Look
+	looks     []lists.Observation
 	level     bool // the level of a grant changes
-	compared  []ledger.ClaimID
+	compared  []ledger.GrantID
 	uncounted int
 }
 
 func (w *world) View() View { return w.view }
 func (w *world) Uncounted() { w.uncounted++ }
 
-func (w *world) Compare(id ledger.ClaimID, _ map[sharing.GPURef]sharing.Bytes) bool {
+func (w *world) Compare(id ledger.GrantID, _ map[sharing.GPURef]sharing.Bytes) bool {
 	w.compared = append(w.compared, id)
 	return w.level
 }
 
-func (w *world) Upkeep(_ context.Context, _ []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) (
+func (w *world) Upkeep(_ context.Context, _ []libkerf.Attachment, ask func([]sharing.GPURef) []lists.Observation) (
 	[]libkerf.Finding, bool) {
 	w.looks = ask([]sharing.GPURef{{UUID: "a"}})
 	return w.found, false
@@ -54,7 +54,7 @@ func (w *world) Processes(context.Context, sharing.GPURef) ([]lists.Use, error) 
 
 // Findings are shown while they last, and those of a grant that has ended are not.
 func TestReconcile(t *testing.T) {
-	w := &world{view: View{Grants: []libkerf.Lease{{ID: "x"}, {ID: "y"}}}}
+	w := &world{view: View{Grants: []libkerf.Attachment{{ID: "x"}, {ID: "y"}}}}
 	announced, shown := 0, conditions.New(func() {})
 	r := &Reconciler{
 		Log: slog.New(slog.DiscardHandler), Backend: w, Lists: lists.New(w), Conditions: shown, Node: w,
@@ -68,7 +68,7 @@ func TestReconcile(t *testing.T) {
 	w.found = []libkerf.Finding{{ID: "x", Uncounted: "process 7 does not count", New: 2}, {ID: "y", Rejected: true}}
 	r.Reconcile(t.Context())
 	if w.looks[0].Err != nil || len(w.looks[0].Lines) != 1 || w.uncounted != 2 || announced != 0 ||
-		!slices.Equal(w.compared, []ledger.ClaimID{"x", "y"}) {
+		!slices.Equal(w.compared, []ledger.GrantID{"x", "y"}) {
 		t.Errorf("%+v, %d uncounted, announced %d times, compared %v", w.looks, w.uncounted, announced, w.compared)
 	}
 	all := shown.Sentences(conditions.Warns)

@@ -188,7 +188,7 @@ func TestAThreadThatDoesNotStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
-	b.eventually("it waits for the file server", func() bool { return cgrouptest.Waits(t, c.Process.Pid) })
+	b.eventually("it waits for the file server", func() bool { return cgrouptest.IsWaiting(t, c.Process.Pid) })
 	p, err := process.Open(c.Process.Pid)
 	if err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func lastingSharers(ctx context.Context, pids []int) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, shareTime)
 	defer cancel()
 	for {
-		sharers, err := process.Sharers(pids)
+		sharers, err := process.SharingProcesses(pids)
 		if err != nil || len(sharers) == 0 {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 		if err != nil || len(found) != 1 || (len(found[0].Files) == 1) != held || found[0].GPUs[0] != 3 {
 			t.Errorf("%s: found %+v, %v", name, found, err)
 		}
-		if err := Judge(found); !errors.Is(err, sharing.ErrConflict) {
+		if err := Evaluate(found); !errors.Is(err, sharing.ErrConflict) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -23,9 +23,9 @@ type Found struct {
 	Outside []int
 }
 
-// Judge returns nil if none of the processes can have GPU memory that no cap counts. Else the error wraps
+// Evaluate returns nil if none of the processes can have GPU memory that no cap counts. Else the error wraps
 // sharing.ErrConflict and says of each process what it found and what to do.
-func Judge(all []Found) error {
+func Evaluate(all []Found) error {
 	var errs []error
 	for _, f := range all {
 		if len(f.GPUs) > 0 {

@@ -16,7 +16,7 @@ func TestJudge(t *testing.T) {
 		found []Found
 		says  []string // nil: accepted
 	}{
-		"nobody":  {nil, nil},
+		"no-one":  {nil, nil},
 		"nothing": {[]Found{{PID: 7}, {PID: 8}}, nil},
 		"a device file": {[]Found{{PID: 7, Files: []string{"/dev/nvidiactl"}}},
 			[]string{"process 7 has /dev/nvidiactl open; close it first"}},
@@ -37,7 +37,7 @@ func TestJudge(t *testing.T) {
 			[]string{"process 7 uses", "process 8 has x open"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Judge(tc.found)
+			err := Evaluate(tc.found)
 			if (err != nil) != (tc.says != nil) || err != nil && !errors.Is(err, sharing.ErrConflict) {
 				t.Fatalf("%v", err)
 			}

@@ -25,7 +25,11 @@ func readyOf(b status.LedgerState) api.Condition {
 }
 
 func driverOf(b status.LedgerState) api.Condition {
-	if b.DriverVersion == "" {
+	switch {
+	case b.DriverReleased:
+		return condition(api.ConditionDriverReady, api.False, api.ReasonReleased,
+			"kerf-agent and kerf-monitor have released the NVIDIA driver")
+	case b.DriverVersion == "":
 		return condition(api.ConditionDriverReady, api.False, "NoDriver", "the NVIDIA driver does not answer")
 	}
 	return condition(api.ConditionDriverReady, api.True, "DriverAnswers", "driver "+b.DriverVersion)

@@ -68,12 +68,12 @@ func Of(b status.LedgerState) api.Status {
 	for _, u := range b.Unplaced[:min(len(b.Unplaced), mostUnplaced)] {
 		s.PendingPods = append(s.PendingPods, api.PendingPod{PodUID: u.Ref.PodUID, Namespace: u.Ref.Namespace,
 			Pod:    u.Ref.Pod,
-			Reason: u.Why})
+			Reason: u.Reason})
 	}
 	for _, e := range b.Ending[:min(len(b.Ending), mostEnding)] {
 		s.TerminatingPods = append(s.TerminatingPods, api.TerminatingPod{PodUID: e.Ref.PodUID,
 			Namespace: e.Ref.Namespace, Pod: e.Ref.Pod,
-			Reason: e.Why, Since: e.Since.UTC().Format(time.RFC3339)})
+			Reason: e.Reason, Since: e.Since.UTC().Format(time.RFC3339)})
 	}
 	s.Summary.GPUs, s.Summary.Grants = len(s.GPUs), len(s.Grants)
 	s.Summary.Config = inShort(s.Config)
@@ -126,8 +126,9 @@ func gpu(g status.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 		UUID: g.GPU.Ref().String(), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
 		CapacityBytes: bytesOf(g.GPU.Memory), AllocatableBytes: bytesOf(g.GPU.Usable()),
 		FreeBytes: bytesOf(g.FreeMemory), FreePercent: int(g.FreePercent),
-		GrantedBytes: bytesOf(g.HeldMemory), GrantedPercent: int(g.HeldPercent), BurstBytes: bytesOf(g.BurstMemory),
-		Whole: g.Whole, MIG: g.GPU.MIG, SwitchableTo: string(g.TurnsTo), Health: g.GPU.Health.String(),
+		GrantedBytes: bytesOf(g.GrantedMemory), GrantedPercent: int(g.GrantedPercent),
+		BurstBytes: bytesOf(g.BurstMemory),
+		Whole:      g.Whole, MIG: g.GPU.MIG, SwitchableTo: string(g.SwitchableTo), Health: g.GPU.Health.String(),
 		HealthReason: g.GPU.HealthReason, Cordoned: g.GPU.Cordoned, Levels: names(g.Levels),
 	}
 	if g.GPU.Product != 0 {
@@ -147,6 +148,8 @@ func gpu(g status.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 	switch {
 	case g.Settings.Excluded:
 		out.Mode = api.ModeExcluded
+	case g.Settings.FrontEnd == sharing.FrontEndDRA:
+		out.Mode = api.ModeDRA
 	case g.Settings.Mode != config.ModeAuto:
 		out.Mode = g.Settings.Mode.String()
 	}
@@ -165,37 +168,38 @@ func migState(s mig.State) *api.MIGState {
 	if !s.Able {
 		return nil
 	}
-	out := &api.MIGState{MemorySlices: s.Units, Profiles: s.Profiles, LayoutFromPool: s.Fixed, PendingReason: s.Waits,
-		Error: s.Trouble}
+	out := &api.MIGState{MemorySlices: s.Units, Profiles: s.Profiles, LayoutFromPool: s.Fixed,
+		PendingReason: s.PendingReason,
+		Error:         s.Error}
 	for _, p := range s.Geometry {
 		out.Geometry = append(out.Geometry, api.MIGProfile{
-			Name: p.Name, ID: p.ID, Compute: p.Compute, MemoryBytes: bytesOf(p.Memory), MaxInstances: p.Most,
+			Name: p.Name, ID: p.ID, Compute: p.Compute, MemoryBytes: bytesOf(p.Memory), MaxInstances: p.MaxInstances,
 			MemorySlices:    p.Size,
 			PlacementStarts: p.Starts,
 			Decoders:        p.Engines.Decoders, Encoders: p.Engines.Encoders, JPEGs: p.Engines.JPEGs,
 			OFAs: p.Engines.OFAs,
 		})
 	}
-	for _, profile := range slices.Sorted(maps.Keys(s.Most)) {
-		out.MaxInstances = append(out.MaxInstances, api.MIGCount{Profile: profile, Count: s.Most[profile]})
+	for _, profile := range slices.Sorted(maps.Keys(s.MaxInstances)) {
+		out.MaxInstances = append(out.MaxInstances, api.MIGCount{Profile: profile, Count: s.MaxInstances[profile]})
 	}
 	for _, p := range s.Instances {
 		out.Instances = append(out.Instances, api.MIGInstance{Profile: p.Profile, Start: p.Start, MemorySlices: p.Size,
-			Managed: p.Ours, Ready: p.Ready, Grant: p.Grant, RequestedBy: p.Holder, PendingReason: p.Waits})
+			Managed: p.Managed, Ready: p.Ready, Grant: p.Grant, RequestedBy: p.Owner, PendingReason: p.PendingReason})
 	}
 	return out
 }
 
 func grant(g status.Grant) api.Grant {
-	o := g.Claim.Owner
+	o := g.Owner
 	c := api.Grant{
-		ID: string(g.Claim.ID), PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container,
-		Profile: g.Claim.Request.Profile, State: g.StateName(), Level: g.Level.String(), Shares: []api.Share{},
+		ID: string(g.ID), PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container,
+		Profile: g.Request.Profile, State: g.StateName(), Level: g.Level.String(), Shares: []api.Share{},
 	}
 	if g.Backend != 0 {
 		c.Backend = g.Backend.String()
 	}
-	for _, f := range g.Claim.Placement {
+	for _, f := range g.Placement {
 		c.Shares = append(c.Shares, api.Share{GPU: f.GPU.String(), MemoryBytes: bytesOf(f.Memory),
 			Percent: int(f.Percent), Whole: f.Whole, MIGProfile: f.MIG.Profile, MIGStart: f.MIG.Start})
 	}

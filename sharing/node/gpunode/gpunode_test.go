@@ -42,7 +42,7 @@ func ledgerState() status.LedgerState {
 		DriverVersion: "615.1", AgentVersion: "v1", Pool: "default",
 		GPUs: []status.BookedGPU{gpu("a", 0, 0, "b"), gpu("b", 1, 0), gpu("c", 2, 1), gpu("d", 3, -1)},
 	}
-	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent,
+	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].GrantedMemory, b.GPUs[0].GrantedPercent,
 		b.GPUs[0].BurstMemory = 60*gib, 75, 15*gib, 25, 4*gib
 	b.GPUs[1].GPU.Overcommit, b.GPUs[1].FreeMemory = sharing.Overcommit{Memory: 150, Compute: 150}, 118*gib
 	b.GPUs[1].MinLevel = sharing.LevelUserspace
@@ -53,18 +53,18 @@ func ledgerState() status.LedgerState {
 		"off the bus", 0, 0, nil
 	b.Grants = []status.Grant{
 		{
-			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7},
+			Grant: ledger.Grant{Reservation: ledger.Reservation{ID: "k-2", Owner: ledger.Owner{PID: 7},
 				Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 5 * gib}}}},
 			Level: sharing.LevelNone,
 		},
 		{
 			Grant: ledger.Grant{
-				Claim: ledger.Claim{
+				Reservation: ledger.Reservation{
 					ID: "k-1", Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: "p", Container: "main"},
 					Request:   sharing.Request{Profile: "small"},
 					Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 10 * gib, Percent: 25}},
 				},
-				Lease: &ledger.Attachment{State: ledger.Active},
+				Active: &ledger.Attachment{State: ledger.Active},
 			},
 			Level: sharing.LevelDriver, Backend: sharing.BackendDriver,
 		},
@@ -174,11 +174,11 @@ func TestUnplaced(t *testing.T) {
 	b := ledgerState()
 	for range 200 {
 		b.Unplaced = append(b.Unplaced, unplaced.Pod{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p",
-			Container: "main"}, Why: "no room"})
+			Container: "main"}, Reason: "not enough free"})
 	}
 	s := Of(b)
 	if len(s.PendingPods) != mostUnplaced ||
-		s.PendingPods[0] != (api.PendingPod{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "no room"}) {
+		s.PendingPods[0] != (api.PendingPod{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "not enough free"}) {
 		t.Errorf("%d: %+v", len(s.PendingPods), s.PendingPods[0])
 	}
 }
@@ -187,7 +187,7 @@ func TestEnding(t *testing.T) {
 	b := ledgerState()
 	for range 200 {
 		b.Ending = append(b.Ending, health.Ending{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p"},
-			Why: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
+			Reason: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
 	}
 	s := Of(b)
 	if len(s.TerminatingPods) != mostEnding || s.TerminatingPods[0] != (api.TerminatingPod{PodUID: "u", Namespace: "ns",
@@ -208,6 +208,20 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// A drained driver differs from a missing one.
+func TestDriverReleased(t *testing.T) {
+	b := ledgerState()
+	b.DriverVersion = ""
+	if s := Of(b); s.DriverReleased() {
+		t.Errorf("a missing driver: %+v", s.Condition(api.ConditionDriverReady))
+	}
+	b.DriverReleased = true
+	s := Of(b)
+	if c := s.Condition(api.ConditionDriverReady); !s.DriverReleased() || c.Status != api.False {
+		t.Errorf("a released driver: %+v", c)
+	}
+}
+
 // The fingerprint tells who holds what, and nothing else.
 func TestFingerprint(t *testing.T) {
 	base := Of(ledgerState())
@@ -217,16 +231,16 @@ func TestFingerprint(t *testing.T) {
 	}{
 		"another order": {func(b *status.LedgerState) { b.Grants[0], b.Grants[1] = b.Grants[1], b.Grants[0] },
 			true},
-		"a container that ended":  {func(b *status.LedgerState) { b.Grants[1].Lease = nil }, true},
+		"a container that ended":  {func(b *status.LedgerState) { b.Grants[1].Active = nil }, true},
 		"a process of no pod":     {func(b *status.LedgerState) { b.Grants = b.Grants[1:] }, true},
-		"another pod of the name": {func(b *status.LedgerState) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
-		"another container":       {func(b *status.LedgerState) { b.Grants[1].Claim.Owner.Container = "side" }, false},
+		"another pod of the name": {func(b *status.LedgerState) { b.Grants[1].Owner.PodUID = "v" }, false},
+		"another container":       {func(b *status.LedgerState) { b.Grants[1].Owner.Container = "side" }, false},
 		"another GPU": {func(b *status.LedgerState) {
-			b.Grants[1].Claim.Placement[0].GPU = sharing.GPURef{
+			b.Grants[1].Placement[0].GPU = sharing.GPURef{
 				UUID: "b"}
 		}, false},
-		"another size":    {func(b *status.LedgerState) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
-		"another percent": {func(b *status.LedgerState) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
+		"another size":    {func(b *status.LedgerState) { b.Grants[1].Placement[0].Memory++ }, false},
+		"another percent": {func(b *status.LedgerState) { b.Grants[1].Placement[0].Percent++ }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := ledgerState()
@@ -245,8 +259,9 @@ func TestFingerprint(t *testing.T) {
 func TestGeometry(t *testing.T) {
 	b := ledgerState()
 	b.GPUs[1].MIG = mig.State{Able: true, On: true, Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []mig.Profile{
-		{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * gib, Most: 7, Engines: mig.Engines{Decoders: 1, Encoders: 2,
-			JPEGs: 3, OFAs: 4}, Size: 1, Starts: []int{0, 6}},
+		{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * gib, MaxInstances: 7, Engines: mig.Engines{Decoders: 1,
+			Encoders: 2,
+			JPEGs:    3, OFAs: 4}, Size: 1, Starts: []int{0, 6}},
 	}}
 	want := &api.MIGState{MemorySlices: 8, Profiles: []string{"1g.10gb"}, Geometry: []api.MIGProfile{
 		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 9 << 30, MaxInstances: 7, MemorySlices: 1,

@@ -23,25 +23,25 @@ const OverCapReason = "GPUMemoryOverCap"
 
 // notifyPod notifies the pod of a grant, if it is of one.
 func (g *Guard) notifyPod(ctx context.Context, gr Grant, v reactive.Verdict, done string) {
-	if gr.Lease != nil {
+	if gr.Active != nil {
 		g.opt.Notify.Pod(ctx, *gr.Grant, OverCapReason,
-			fmt.Sprintf("The container used %s of GPU %s above its cap of %s: %s.", v.Held, v.GPU, v.Cap, done))
+			fmt.Sprintf("The container used %s of GPU %s above its cap of %s: %s.", v.Used, v.GPU, v.Cap, done))
 	}
 }
 
 // act carries a verdict out, and reports it.
 func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 	now := g.opt.View()
-	gr, _ := now.grant(ledger.ClaimID(v.Grant)) // a grant ends with its last process: after a kill it may be gone
-	rule := now.rule(gr.Claim.Request.Profile)
+	gr, _ := now.grant(ledger.GrantID(v.Grant)) // a grant ends with its last process: after a kill it may be gone
+	rule := now.rule(gr.Request.Profile)
 	if v.Reason == reactive.OverCap && v.First {
-		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
+		g.opt.Observer.OverCap(v.Delay, v.Used-v.Cap)
 	}
 	g.breached(v)
 	switch v.Action {
 	case reactive.Warn:
 		g.noteViolation(gr, v, nil)
-		g.opt.Log.Warn("grant exceeded its cap", "grant", v.Grant, "gpu", v.GPU.String(), "used_bytes", uint64(v.Held),
+		g.opt.Log.Warn("grant exceeded its cap", "grant", v.Grant, "gpu", v.GPU.String(), "used_bytes", uint64(v.Used),
 			"cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("Kerf takes no action (%s)", rule))
 	case reactive.Evict:
@@ -77,11 +77,11 @@ func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule str
 	}
 	g.opt.Log.Warn("killed process", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu",
 		v.GPU.String(), "grant", v.Grant,
-		"used_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
+		"used_bytes", uint64(v.Used), "cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
 		which := "used the most memory"
-		if v.Keeps {
+		if v.Orphaned {
 			which = "kept the memory of an ended process"
 		}
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("Kerf killed %s, which %s (%s)", victim, which, rule))
@@ -112,7 +112,7 @@ func (g *Guard) spared(gr Grant, v reactive.Verdict, err error) {
 
 // checkVictim checks again, while the process is held, that it belongs to the grant that is over its cap.
 func (g *Guard) checkVictim(v reactive.Verdict) error {
-	now, id := g.opt.View(), ledger.ClaimID(v.Grant)
+	now, id := g.opt.View(), ledger.GrantID(v.Grant)
 	if !now.capped(id, v) {
 		return fmt.Errorf("grant %q has no such cap any more: %w", v.Grant, sharing.ErrStale)
 	}
@@ -124,14 +124,14 @@ func (g *Guard) checkVictim(v reactive.Verdict) error {
 	if !ok {
 		return fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Grant, sharing.ErrStale)
 	}
-	if _, err := g.opt.Cgroups.Open(owner.Lease.Cgroup, owner.Lease.Inode); err != nil {
-		return fmt.Errorf("grant %q: %w", owner.Claim.ID, err)
+	if _, err := g.opt.Cgroups.Open(owner.Active.Cgroup, owner.Active.Inode); err != nil {
+		return fmt.Errorf("grant %q: %w", owner.ID, err)
 	}
 	return g.opt.Lists.Check(v.GPU, listing.Process(v.Victim))
 }
 
 // capped reports whether a grant still has the cap of a verdict that kills.
-func (v View) capped(id ledger.ClaimID, of reactive.Verdict) bool {
+func (v View) capped(id ledger.GrantID, of reactive.Verdict) bool {
 	g, _ := v.grant(id)
 	for _, c := range v.caps(g) {
 		kills := c.Action == reactive.Kill || c.Action == reactive.Warn && of.Reason == reactive.Escaped
@@ -161,21 +161,21 @@ func (g *Guard) checkUnmanaged(v reactive.Verdict) error {
 // if the process belongs to none.
 func (g *Guard) noteViolation(gr Grant, v reactive.Verdict, err error) {
 	e := audit.Entry{Type: audit.Violation}
-	if gr.Claim.ID != "" {
-		e = notify.Entry(audit.Violation, gr.Claim)
+	if gr.ID != "" {
+		e = notify.Entry(audit.Violation, gr.Reservation)
 	}
 	e.Shares = []audit.Share{{GPU: v.GPU.String()}}
 	e.Reason = fmt.Sprintf("%s: %s", v.Reason, actionName(v.Action))
 	if v.Victim.PID != 0 {
 		e.Reason += fmt.Sprintf(" (process %d)", v.Victim.PID)
 	}
-	if v.Held > 0 || v.Cap > 0 {
-		e.Reason += fmt.Sprintf("; it held %d bytes and may %d", uint64(v.Held), uint64(v.Cap))
+	if v.Used > 0 || v.Cap > 0 {
+		e.Reason += fmt.Sprintf("; it held %d bytes and may %d", uint64(v.Used), uint64(v.Cap))
 	}
 	if err != nil {
 		e.Error = err.Error()
 	}
-	g.opt.Notify.Audit.Note(e)
+	g.opt.Notify.Audit.Write(e)
 }
 
 // victimName names a process: by the pid that it has on the node, and its program.

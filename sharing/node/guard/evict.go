@@ -17,10 +17,10 @@ const mostEvictions = 4
 // evict evicts the pod of a grant over its cap, in the background. If that fails, a warning stays until the grant is
 // within its cap; the verdict comes again while it is over it.
 func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule string) {
-	if gr.Lease == nil || !gr.Claim.Owner.Pod() {
+	if gr.Active == nil || !gr.Owner.Pod() {
 		return // it has ended
 	}
-	pod := gr.Claim.Owner.Namespace + "/" + gr.Claim.Owner.PodName
+	pod := gr.Owner.Namespace + "/" + gr.Owner.PodName
 	g.evictions.TryGo(func() error {
 		err := g.opt.Notify.Evict(ctx, *gr.Grant, v.Reason.String())
 		g.noteViolation(gr, v, err)
@@ -28,7 +28,7 @@ func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule st
 		if err != nil {
 			sentence = fmt.Sprintf("pod %s is over its cap and cannot be evicted (onOverCap: evict): %v", pod, err)
 		}
-		if _, there := g.opt.View().grant(gr.Claim.ID); there {
+		if _, there := g.opt.View().grant(gr.ID); there {
 			g.opt.Conditions.SetOf(conditions.Evict, string(v.Grant), sentence)
 		}
 		if err != nil {
@@ -36,7 +36,7 @@ func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule st
 			return nil
 		}
 		g.opt.Log.Warn("evicted pod", "reason", v.Reason.String(), "pod", pod, "gpu", v.GPU.String(), "grant", v.Grant,
-			"used_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
+			"used_bytes", uint64(v.Used), "cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("Kerf evicts the pod (%s)", rule))
 		return nil
 	})

@@ -44,39 +44,39 @@ func (f Finding) Breaches(gpu sharing.GPURef) (count uint64, delay time.Duration
 // Findings are what was found of all grants. They are safe for concurrent use. The zero value is ready for use.
 type Findings struct {
 	mu sync.Mutex
-	of map[ledger.ClaimID]Finding
+	of map[ledger.GrantID]Finding
 }
 
 // Of is what was found of a grant.
-func (f *Findings) Of(id ledger.ClaimID) Finding {
+func (f *Findings) Of(id ledger.GrantID) Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.of[id]
 }
 
 // Drop forgets a grant.
-func (f *Findings) Drop(id ledger.ClaimID) {
+func (f *Findings) Drop(id ledger.GrantID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.of, id)
 }
 
 // Released forgets what a grant held above its cap: no container uses it any more.
-func (f *Findings) Released(id ledger.ClaimID) {
+func (f *Findings) Released(id ledger.GrantID) {
 	f.change(id, func(one *Finding) { one.Exceeds = "" })
 }
 
-func (f *Findings) change(id ledger.ClaimID, do func(*Finding)) {
+func (f *Findings) change(id ledger.GrantID, do func(*Finding)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changeLocked(id, do)
 }
 
-func (f *Findings) changeLocked(id ledger.ClaimID, do func(*Finding)) {
+func (f *Findings) changeLocked(id ledger.GrantID, do func(*Finding)) {
 	one := f.of[id]
 	do(&one)
 	if f.of == nil {
-		f.of = map[ledger.ClaimID]Finding{}
+		f.of = map[ledger.GrantID]Finding{}
 	}
 	f.of[id] = one
 }
@@ -86,7 +86,7 @@ func (f *Findings) breached(v reactive.Verdict) {
 	if v.Reason == reactive.Unmanaged || !v.First {
 		return
 	}
-	f.change(ledger.ClaimID(v.Grant), func(one *Finding) {
+	f.change(ledger.GrantID(v.Grant), func(one *Finding) {
 		all := maps.Clone(one.breaches) // Of gave the old ones away
 		if all == nil {
 			all = map[sharing.GPURef]breaches{}
@@ -98,30 +98,30 @@ func (f *Findings) breached(v reactive.Verdict) {
 
 // note keeps what a sample showed of all grants of a view, and forgets all others. It reports whether the level of a
 // grant changes by that.
-func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standing, lost map[ledger.ClaimID]string) (
+func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standing, lost map[ledger.GrantID]string) (
 	changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.of, func(id ledger.ClaimID, _ Finding) bool { _, there := v.grant(id); return !there })
-	watched := map[ledger.ClaimID]bool{}
+	maps.DeleteFunc(f.of, func(id ledger.GrantID, _ Finding) bool { _, there := v.grant(id); return !there })
+	watched := map[ledger.GrantID]bool{}
 	for _, c := range caps {
-		watched[ledger.ClaimID(c.Grant)] = true
+		watched[ledger.GrantID(c.Grant)] = true
 	}
 	for _, g := range v.Grants {
-		was := f.of[g.Claim.ID]
+		was := f.of[g.ID]
 		now := was
-		now.Watched, now.Lost = watched[g.Claim.ID], lost[g.Speaker]
+		now.Watched, now.Lost = watched[g.ID], lost[g.Speaker]
 		if g.served() {
 			held := map[sharing.GPURef]sharing.Bytes{}
 			for _, st := range standings {
-				if st.Known && ledger.ClaimID(st.Grant) == g.Claim.ID {
-					held[st.GPU] = st.Held
+				if st.Known && ledger.GrantID(st.Grant) == g.ID {
+					held[st.GPU] = st.Used
 				}
 			}
 			now.Exceeds = exceeds(*g.Grant, v.Contexts, held, was.Exceeds)
 		}
 		if now.Watched || was.Watched || now.Lost != was.Lost || now.Exceeds != was.Exceeds {
-			f.changeLocked(g.Claim.ID, func(one *Finding) { *one = now })
+			f.changeLocked(g.ID, func(one *Finding) { *one = now })
 		}
 		changed = changed || was.Lost != now.Lost || (was.Exceeds == "") != (now.Exceeds == "")
 	}
@@ -135,10 +135,10 @@ func (f *Findings) Compare(grants []ledger.Grant, contexts Contexts, holds map[s
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, g := range grants {
-		if g.Lease == nil {
+		if g.Active == nil {
 			continue
 		}
-		f.changeLocked(g.Claim.ID, func(one *Finding) {
+		f.changeLocked(g.ID, func(one *Finding) {
 			before := one.Exceeds
 			one.Exceeds = exceeds(g, contexts, holds, before)
 			changed = changed || (before == "") != (one.Exceeds == "")

@@ -138,22 +138,22 @@ func (g *Guard) Check(ctx context.Context) time.Duration {
 
 // report keeps the findings and shows warnings. unclear says why the usage of grants cannot be read.
 func (g *Guard) report(v View, s reactive.Sample, unclear map[reactive.GrantID]string, standings []reactive.Standing) {
-	lost, over := map[ledger.ClaimID]string{}, map[string]string{}
+	lost, over := map[ledger.GrantID]string{}, map[string]string{}
 	for _, gpu := range s.GPUs {
 		for _, u := range gpu.Uses {
 			if u.Escaped {
-				lost[ledger.ClaimID(u.Grant)] = fmt.Sprintf(
+				lost[ledger.GrantID(u.Grant)] = fmt.Sprintf(
 					"process %d does not use the MPS daemon of its grant on GPU %s, so nothing limits it", u.PID,
 					gpu.ID)
 			}
 		}
 	}
 	for i, st := range standings {
-		switch one, _ := v.grant(ledger.ClaimID(st.Grant)); {
+		switch one, _ := v.grant(ledger.GrantID(st.Grant)); {
 		case !st.Known && one.onlyWatched():
 			why := cmp.Or(unclear[st.Grant], "the driver does not tell how much its processes hold of GPU "+
 				st.GPU.String())
-			lost[ledger.ClaimID(st.Grant)] = why + ", so nothing holds it there"
+			lost[ledger.GrantID(st.Grant)] = why + ", so nothing holds it there"
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps
 			over[string(st.Grant)] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Grant,
@@ -162,7 +162,7 @@ func (g *Guard) report(v View, s reactive.Sample, unclear map[reactive.GrantID]s
 	}
 	g.opt.Conditions.Set(conditions.Kill, strings.Join(slices.Sorted(maps.Values(g.denied)), "; "))
 	g.opt.Conditions.Replace(conditions.Over, over)
-	g.opt.Conditions.Keep(conditions.Evict, over)
+	g.opt.Conditions.Retain(conditions.Evict, over)
 	if g.note(v, s.Caps, standings, lost) {
 		g.opt.Announce()
 	}

@@ -57,11 +57,11 @@ func (k kernel) Open(pid, minor int) (bool, error) { return k.hasOpen(pid, minor
 var gpu = sharing.GPURef{UUID: "GPU-0"}
 
 // grant is an active grant of 4 GiB, which is watched.
-func grant(id ledger.ClaimID) Grant {
+func grant(id ledger.GrantID) Grant {
 	return Grant{
 		Grant: &ledger.Grant{
-			Claim: ledger.Claim{ID: id, Placement: sharing.Placement{{GPU: gpu, Memory: 4 * sharing.GiB}}},
-			Lease: &ledger.Attachment{Cgroup: "/kerf/own/" + string(id)},
+			Reservation: ledger.Reservation{ID: id, Placement: sharing.Placement{{GPU: gpu, Memory: 4 * sharing.GiB}}},
+			Active:      &ledger.Attachment{Cgroup: "/kerf/own/" + string(id)},
 		},
 		Speaker: id, Backend: sharing.BackendReactive, Watched: true,
 	}
@@ -110,7 +110,7 @@ func TestCheckBeforeKill(t *testing.T) {
 		"left the GPU":    {func(m *machine, _ *reactive.Verdict) { m.closed = true }, false},
 		"another cap":     {func(_ *machine, v *reactive.Verdict) { v.Cap++ }, false},
 		"no such grant":   {func(_ *machine, v *reactive.Verdict) { v.Grant = "k-2" }, false},
-		"not active":      {func(m *machine, _ *reactive.Verdict) { m.view.Grants[0].Lease = nil }, false},
+		"not active":      {func(m *machine, _ *reactive.Verdict) { m.view.Grants[0].Active = nil }, false},
 		"another policy":  {func(m *machine, _ *reactive.Verdict) { m.view.Pool.OverCap = config.OverCapWarn }, false},
 		"to be evicted": {func(m *machine, _ *reactive.Verdict) {
 			m.view.Pool.OverCap, m.view.Grants[0].Evictable = config.OverCapEvict, true
@@ -142,7 +142,7 @@ func TestCheckBeforeKill(t *testing.T) {
 			m, g := newMachine(config.Pool{Name: "a", OverCap: config.OverCapKill,
 				OnUnmanagedProcess: config.UnmanagedKill})
 			victim, cmd := running(t)
-			v := reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Held: 5 * sharing.GiB,
+			v := reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Used: 5 * sharing.GiB,
 				Cap: 4 * sharing.GiB, Victim: victim}
 			c.change(m, &v)
 			g.act(t.Context(), v)
@@ -189,11 +189,11 @@ func TestFindings(t *testing.T) {
 	v.Grants[1].Backend = sharing.BackendMPS
 	caps := append(v.caps(v.Grants[0]), v.caps(v.Grants[1])...)
 	stand := func(held sharing.Bytes) []reactive.Standing {
-		return []reactive.Standing{{Grant: "k-2", GPU: gpu, Known: held > 0, Held: held}}
+		return []reactive.Standing{{Grant: "k-2", GPU: gpu, Known: held > 0, Used: held}}
 	}
 	f.breached(reactive.Verdict{Grant: "k-1", GPU: gpu, First: true, Delay: time.Second})
 	f.breached(reactive.Verdict{Grant: "k-1", GPU: gpu, Delay: time.Minute}) // still the same time
-	if !f.note(v, caps, stand(6*sharing.GiB), map[ledger.ClaimID]string{"k-1": "no answer"}) {
+	if !f.note(v, caps, stand(6*sharing.GiB), map[ledger.GrantID]string{"k-1": "no answer"}) {
 		t.Error("levels change, and that is not said")
 	}
 	if one := f.Of("k-1"); !one.Watched || one.Lost != "no answer" || one.Exceeds != "" {
@@ -205,7 +205,7 @@ func TestFindings(t *testing.T) {
 	if f.Of("k-2").Exceeds == "" {
 		t.Error("two programs of MPS hold more than the cap, and that is not said")
 	}
-	if f.note(v, caps, stand(0), map[ledger.ClaimID]string{"k-1": "no answer"}) || f.Of("k-2").Exceeds == "" {
+	if f.note(v, caps, stand(0), map[ledger.GrantID]string{"k-1": "no answer"}) || f.Of("k-2").Exceeds == "" {
 		t.Error("while the usage is unknown, what was said before does not stay")
 	}
 	if !f.note(v, nil, stand(5*sharing.GiB), nil) || f.Of("k-2").Exceeds != "" || f.Of("k-1").Lost != "" ||
@@ -245,7 +245,7 @@ func TestCompare(t *testing.T) {
 	if f.Of("k-1").Exceeds != "" {
 		t.Error("a released grant exceeds its cap")
 	}
-	active.Lease = nil
+	active.Active = nil
 	if f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPURef]sharing.Bytes{gpu: 9 * sharing.GiB}) ||
 		f.Of("k-1").Exceeds != "" {
 		t.Error("a grant that is not active exceeds its cap")

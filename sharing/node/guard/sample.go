@@ -42,7 +42,7 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 		}
 	}
 	unclear = map[reactive.GrantID]string{}
-	for _, look := range g.opt.Lists.Judge(g.opt.Lists.AskAll(ctx, v.Driver, ask, deadline), v.Owners) {
+	for _, look := range g.opt.Lists.Attribute(g.opt.Lists.QueryAll(ctx, v.Driver, ask, deadline), v.Owners) {
 		if look.Err == nil {
 			s.GPUs = append(s.GPUs, g.sort(look, v, s, unclear))
 		}
@@ -57,15 +57,16 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 
 // sort divides the entries of a GPU's list among grants and unmanaged processes. Nothing is done about unattributed
 // entries.
-func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[reactive.GrantID]string) reactive.GPU {
+func (g *Guard) sort(look lists.Observation, v View, s reactive.Sample,
+	unclear map[reactive.GrantID]string) reactive.GPU {
 	out := reactive.GPU{ID: look.GPU, Answered: true}
 	for _, line := range look.Lines {
 		switch {
 		case line.Owner != "":
-			of, _ := v.grant(ledger.ClaimID(line.Owner))
+			of, _ := v.grant(ledger.GrantID(line.Owner))
 			out.Uses = append(out.Uses, reactive.Use{
 				Process: reactive.Process{PID: line.PID, Start: line.Process.Start},
-				Grant:   v.speaker(ledger.ClaimID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
+				Grant:   v.speaker(ledger.GrantID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
 				Escaped: line.Kind == listing.Running && !line.MPS && of.served(), Ended: line.Kind == listing.Ended,
 				Inferred: line.Inferred,
 			})
@@ -76,7 +77,7 @@ func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[rea
 	}
 	for _, o := range v.Owners {
 		if why := unclearWhy(look, v.index(look.GPU), o.Owner); why != "" && o.On(look.GPU) {
-			id := v.speaker(ledger.ClaimID(o.Owner))
+			id := v.speaker(ledger.GrantID(o.Owner))
 			out.Unclear = append(out.Unclear, id)
 			unclear[id] = why
 		}
@@ -87,7 +88,8 @@ func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[rea
 
 // retainers returns the processes that keep the memory of ended processes, for grants that are over their cap. It reads
 // the open files of no other processes. A grant whose processes cannot be read has none.
-func (g *Guard) retainers(look lists.Look, v View, uses []reactive.Use, caps []reactive.Cap) (out []reactive.Retainer) {
+func (g *Guard) retainers(look lists.Observation, v View, uses []reactive.Use,
+	caps []reactive.Cap) (out []reactive.Retainer) {
 	for _, c := range caps {
 		var held, ended sharing.Bytes
 		for _, u := range uses {
@@ -102,7 +104,7 @@ func (g *Guard) retainers(look lists.Look, v View, uses []reactive.Use, caps []r
 			continue
 		}
 		for _, o := range v.Owners {
-			if v.speaker(ledger.ClaimID(o.Owner)) != c.Grant {
+			if v.speaker(ledger.GrantID(o.Owner)) != c.Grant {
 				continue
 			}
 			all, _ := g.opt.Lists.Retainers(look, o) // status says why they cannot be read
@@ -116,7 +118,7 @@ func (g *Guard) retainers(look lists.Look, v View, uses []reactive.Use, caps []r
 
 // unclearWhy says why the usage of a grant on a GPU is unknown. It is empty if the usage is known, or if the driver
 // does not answer.
-func unclearWhy(look lists.Look, gpu int, grants ...listing.Owner) string {
+func unclearWhy(look lists.Observation, gpu int, grants ...listing.Owner) string {
 	for _, line := range look.Lines {
 		if line.Kind != listing.Unclear || !line.May(grants...) {
 			continue

@@ -89,7 +89,7 @@ func (r *Reporter) report(ctx context.Context, gpu sharing.GPU, fresh []string) 
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	r.Log.Warn("found unmanaged processes on a GPU", "gpu", gpu.Ref().String(), "processes", names)
-	r.Notify.Audit.Note(audit.Entry{Type: audit.Violation, Shares: []audit.Share{{GPU: gpu.Ref().String()}},
+	r.Notify.Audit.Write(audit.Entry{Type: audit.Violation, Shares: []audit.Share{{GPU: gpu.Ref().String()}},
 		Reason: "unmanaged: process " + names})
 	what := "an unmanaged process"
 	if n := len(fresh); n > 1 {

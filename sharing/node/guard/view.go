@@ -43,7 +43,7 @@ type View struct {
 type Grant struct {
 	*ledger.Grant
 	// Speaker is the grant that stands for all that share its cap; itself if none does.
-	Speaker ledger.ClaimID
+	Speaker ledger.GrantID
 	Backend sharing.Backend
 	// Watched is true if its usage is compared with its cap. Counted is true if its programs count their usage as well.
 	Watched, Counted bool
@@ -58,13 +58,13 @@ func (g Grant) onlyWatched() bool { return g.Backend.Level() == sharing.LevelRea
 
 // has reports whether a cgroup belongs to the grant, which is active and has a share of the GPU.
 func (g Grant) has(gpu sharing.GPURef, dir string) bool {
-	return observe.Touches(g.Claim.Placement, gpu) && g.Lease != nil && cgroup.Beneath(dir, g.Lease.Cgroup)
+	return observe.Touches(g.Placement, gpu) && g.Active != nil && cgroup.Beneath(dir, g.Active.Cgroup)
 }
 
 // grant is the grant with an id; it is empty and false if there is none.
-func (v View) grant(id ledger.ClaimID) (Grant, bool) {
+func (v View) grant(id ledger.GrantID) (Grant, bool) {
 	i, found := slices.BinarySearchFunc(v.Grants, id,
-		func(g Grant, id ledger.ClaimID) int { return cmp.Compare(g.Claim.ID, id) })
+		func(g Grant, id ledger.GrantID) int { return cmp.Compare(g.ID, id) })
 	if !found {
 		return Grant{Grant: &ledger.Grant{}}, false
 	}
@@ -72,10 +72,10 @@ func (v View) grant(id ledger.ClaimID) (Grant, bool) {
 }
 
 // owner is the grant to which a cgroup belongs, among those that share a cap with the one named.
-func (v View) owner(id ledger.ClaimID, gpu sharing.GPURef, dir string) (Grant, bool) {
+func (v View) owner(id ledger.GrantID, gpu sharing.GPURef, dir string) (Grant, bool) {
 	of, _ := v.grant(id)
 	for _, g := range v.Grants {
-		if g.Claim.Root() == of.Claim.Root() && g.has(gpu, dir) {
+		if g.Root() == of.Root() && g.has(gpu, dir) {
 			return g, true
 		}
 	}
@@ -83,7 +83,7 @@ func (v View) owner(id ledger.ClaimID, gpu sharing.GPURef, dir string) (Grant, b
 }
 
 // speaker is the grant that stands for the one named.
-func (v View) speaker(id ledger.ClaimID) reactive.GrantID {
+func (v View) speaker(id ledger.GrantID) reactive.GrantID {
 	if g, ok := v.grant(id); ok {
 		id = g.Speaker
 	}
@@ -115,7 +115,7 @@ func (v View) activating(dir string) bool {
 // caps are the caps of a grant that the guard enforces. Nothing else enforces them, or MPS limits each of its processes
 // and not their sum. Of grants that share a cap, the speaker has it.
 func (v View) caps(g Grant) (out []reactive.Cap) {
-	if !g.Watched || g.Lease == nil || g.Speaker != g.Claim.ID {
+	if !g.Watched || g.Active == nil || g.Speaker != g.ID {
 		return nil
 	}
 	slack := sharing.Bytes(0)
@@ -124,7 +124,7 @@ func (v View) caps(g Grant) (out []reactive.Cap) {
 	}
 	for _, f := range g.Caps() {
 		if !f.Whole {
-			out = append(out, reactive.Cap{Grant: reactive.GrantID(g.Claim.ID), GPU: f.GPU, Memory: f.Memory,
+			out = append(out, reactive.Cap{Grant: reactive.GrantID(g.ID), GPU: f.GPU, Memory: f.Memory,
 				Action: v.action(g), Slack: slack})
 		}
 	}
@@ -133,7 +133,7 @@ func (v View) caps(g Grant) (out []reactive.Cap) {
 
 // action is what the guard does if a grant is over its cap.
 func (v View) action(g Grant) reactive.Action {
-	switch v.Config.OverCapOf(v.Pool, g.Claim.Request.Profile) {
+	switch v.Config.OverCapOf(v.Pool, g.Request.Profile) {
 	case config.OverCapKill:
 		return reactive.Kill
 	case config.OverCapEvict:

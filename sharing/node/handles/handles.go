@@ -16,11 +16,11 @@ import (
 // value has none. It is safe for concurrent use.
 type Handles struct {
 	mu sync.Mutex
-	of map[ledger.ClaimID]*handle
+	of map[ledger.GrantID]*handle
 }
 
 type handle struct {
-	// owner is the claiming process; nil once it is activated, when the cgroup tells all, and for claims found at a
+	// owner is the reserving process; nil once it is activated, when the cgroup tells all, and for grants found at a
 	// restart.
 	owner *process.Handle
 	// capping is held while the caps of an attachment that runs are read and changed. So of two goroutines that do it,
@@ -29,17 +29,17 @@ type handle struct {
 }
 
 // Add begins to keep what belongs to a grant. owner may be nil, and is closed by LetGo or Remove.
-func (h *Handles) Add(id ledger.ClaimID, owner *process.Handle) {
+func (h *Handles) Add(id ledger.GrantID, owner *process.Handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.of == nil {
-		h.of = map[ledger.ClaimID]*handle{}
+		h.of = map[ledger.GrantID]*handle{}
 	}
 	h.of[id] = &handle{owner: owner}
 }
 
 // Owner is the process that waits for the grant; nil for none.
-func (h *Handles) Owner(id ledger.ClaimID) *process.Handle {
+func (h *Handles) Owner(id ledger.GrantID) *process.Handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one := h.of[id]; one != nil {
@@ -49,10 +49,10 @@ func (h *Handles) Owner(id ledger.ClaimID) *process.Handle {
 }
 
 // Owners are the processes that wait for grants.
-func (h *Handles) Owners() map[ledger.ClaimID]*process.Handle {
+func (h *Handles) Owners() map[ledger.GrantID]*process.Handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := map[ledger.ClaimID]*process.Handle{}
+	out := map[ledger.GrantID]*process.Handle{}
 	for id, one := range h.of {
 		if one.owner != nil {
 			out[id] = one.owner
@@ -62,7 +62,7 @@ func (h *Handles) Owners() map[ledger.ClaimID]*process.Handle {
 }
 
 // Capping is the lock of a grant's caps; nil if nothing is kept of that grant.
-func (h *Handles) Capping(id ledger.ClaimID) *sync.Mutex {
+func (h *Handles) Capping(id ledger.GrantID) *sync.Mutex {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one := h.of[id]; one != nil {
@@ -72,7 +72,7 @@ func (h *Handles) Capping(id ledger.ClaimID) *sync.Mutex {
 }
 
 // LetGo closes the handle of the process that waits for the grant.
-func (h *Handles) LetGo(id ledger.ClaimID) {
+func (h *Handles) LetGo(id ledger.GrantID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one := h.of[id]; one != nil && one.owner != nil {
@@ -82,7 +82,7 @@ func (h *Handles) LetGo(id ledger.ClaimID) {
 }
 
 // Remove is LetGo, and nothing is kept of the grant any more. It reports whether anything was.
-func (h *Handles) Remove(id ledger.ClaimID) bool {
+func (h *Handles) Remove(id ledger.GrantID) bool {
 	h.LetGo(id)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,8 +21,8 @@ const endedFor = 10 * time.Minute
 type Ending struct {
 	// Ref is the pod, and one of its containers.
 	Ref sharing.ContainerRef
-	// Why says what is wrong with which GPU.
-	Why string
+	// Reason says what is wrong with which GPU.
+	Reason string
 	// Since is when it was asked to end.
 	Since time.Time
 
@@ -61,7 +61,7 @@ func (e *Endings) note(ref sharing.ContainerRef, why string, forced bool, now ti
 	e.mu.Lock()
 	one, known := e.byPod[ref.PodUID]
 	if !known {
-		one = Ending{Ref: ref, Why: why, Since: now}
+		one = Ending{Ref: ref, Reason: why, Since: now}
 	}
 	one.forced = one.forced || forced
 	e.byPod[ref.PodUID] = one

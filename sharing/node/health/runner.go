@@ -120,13 +120,13 @@ func (r *Runner) judge(v View) []faults.Grant {
 	}
 	var out []faults.Grant
 	for _, g := range v.Grants {
-		one := faults.Grant{ID: string(g.Claim.ID), Group: g.Claim.Owner.PodUID, Leased: g.Lease != nil}
-		for _, f := range g.Claim.Placement {
+		one := faults.Grant{ID: string(g.ID), Group: g.Owner.PodUID, Active: g.Active != nil}
+		for _, f := range g.Placement {
 			if p, is := r.faulty[f.GPU]; is {
 				one.Faulty = append(one.Faulty, p)
 			}
 		}
-		one.Faulty = append(one.Faulty, r.Table.instances().Parts(g.Claim.Placement)...)
+		one.Faulty = append(one.Faulty, r.Table.instances().Parts(g.Placement)...)
 		out = append(out, one)
 	}
 	return out
@@ -134,25 +134,25 @@ func (r *Runner) judge(v View) []faults.Grant {
 
 func (r *Runner) act(ctx context.Context, p faults.Policy, a faults.Act) {
 	grants := r.View().Grants
-	i := slices.IndexFunc(grants, func(g ledger.Grant) bool { return string(g.Claim.ID) == a.Grant })
+	i := slices.IndexFunc(grants, func(g ledger.Grant) bool { return string(g.ID) == a.Grant })
 	if i < 0 {
 		return // it has ended
 	}
 	g, what := grants[i], partsText(a.Parts)
 	switch a.Kind {
-	case faults.Tell:
-		r.Log.Warn("GPU of grant became faulty", "grant", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+
-			g.Claim.Owner.PodName, "fault", what)
+	case faults.Report:
+		r.Log.Warn("GPU of grant became faulty", "grant", a.Grant, "pod", g.Owner.Namespace+"/"+
+			g.Owner.PodName, "fault", what)
 		r.Notify.Pod(ctx, g, UnhealthyReason, what+fate(p))
 	case faults.Recovered:
 		r.Log.Info("GPUs of grant recovered", "grant", a.Grant)
 		r.Notify.Pod(ctx, g, RecoveredReason,
 			"All GPUs of the container recovered. Data in their memory may be lost.")
-	case faults.Ask:
+	case faults.RequestEnd:
 		r.note(g, what, false)
 		r.Log.Warn("sent SIGTERM to processes on a faulty GPU", "grant", a.Grant, "grace", p.Grace.String(), "fault",
 			what)
-		r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its processes get SIGTERM: "+what,
+		r.Notify.Audit.Grant(audit.Fault, g.Reservation, 0, "its processes get SIGTERM: "+what,
 			r.signal(g, process.Terminate))
 	case faults.End:
 		r.note(g, what, true)
@@ -162,7 +162,7 @@ func (r *Runner) act(ctx context.Context, p faults.Policy, a faults.Act) {
 
 // note lists the pod of a grant among those that end.
 func (r *Runner) note(g ledger.Grant, why string, forced bool) {
-	if g.Claim.Owner.Pod() {
+	if g.Owner.Pod() {
 		r.Endings.note(notify.Ref(g), why, forced, time.Now())
 	}
 }
@@ -186,49 +186,49 @@ func partsText(parts []faults.Part) string {
 // end evicts the pod of a grant. It kills the processes of a grant without a pod, or if pods cannot be evicted.
 func (r *Runner) end(ctx context.Context, g ledger.Grant, what string) {
 	if !r.Notify.CanEvict(g) {
-		r.Log.Warn("killed processes on a faulty GPU", "grant", string(g.Claim.ID), "fault", what)
+		r.Log.Warn("killed processes on a faulty GPU", "grant", string(g.ID), "fault", what)
 		err := r.signal(g, process.KillNow)
 		r.Notify.Observer.Killed(gpuFault, err)
-		r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its processes are killed: "+what, err)
+		r.Notify.Audit.Grant(audit.Fault, g.Reservation, 0, "its processes are killed: "+what, err)
 		return
 	}
 	ref := notify.Ref(g)
 	err := r.Notify.Evict(ctx, g, gpuFault)
-	r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its pod is evicted: "+what, err)
+	r.Notify.Audit.Grant(audit.Fault, g.Reservation, 0, "its pod is evicted: "+what, err)
 	if err != nil {
 		r.Log.Error("failed to evict pod on a faulty GPU", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return
 	}
-	r.Log.Warn("evicted pod", "reason", gpuFault, "pod", ref.Namespace+"/"+ref.Pod, "grant", string(g.Claim.ID),
+	r.Log.Warn("evicted pod", "reason", gpuFault, "pod", ref.Namespace+"/"+ref.Pod, "grant", string(g.ID),
 		"fault", what)
 	r.Notify.Pod(ctx, g, UnhealthyReason, what+". Kerf evicts the pod (onFault: evict).")
 }
 
 // signal sends a signal to all processes of a grant, each checked again while its pidfd is open.
 func (r *Runner) signal(g ledger.Grant, send func(pid int, check func() error) error) error {
-	if g.Lease == nil {
+	if g.Active == nil {
 		return nil
 	}
-	group, err := r.Cgroups.Open(g.Lease.Cgroup, g.Lease.Inode)
+	group, err := r.Cgroups.Open(g.Active.Cgroup, g.Active.Inode)
 	if err != nil {
-		return fmt.Errorf("signal grant %q: %w", g.Claim.ID, err)
+		return fmt.Errorf("signal grant %q: %w", g.ID, err)
 	}
 	pids, err := group.Procs()
 	if err != nil {
-		return fmt.Errorf("signal grant %q: %w", g.Claim.ID, err)
+		return fmt.Errorf("signal grant %q: %w", g.ID, err)
 	}
 	var errs []error
 	for _, pid := range pids {
 		check := func() error {
 			dir, err := r.Cgroups.OfProcess(pid)
-			if err == nil && !cgroup.Beneath(dir, g.Lease.Cgroup) {
+			if err == nil && !cgroup.Beneath(dir, g.Active.Cgroup) {
 				err = fmt.Errorf("it is in cgroup %q now: %w", dir, sharing.ErrStale)
 			}
 			return err
 		}
 		if err := send(pid, check); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 			errs = append(errs, err)
-			r.Log.Warn("failed to signal process on a faulty GPU", "grant", string(g.Claim.ID), "pid", pid, "error",
+			r.Log.Warn("failed to signal process on a faulty GPU", "grant", string(g.ID), "pid", pid, "error",
 				err.Error())
 		}
 	}

@@ -20,10 +20,10 @@ import (
 )
 
 func grantOn(id string, gpu sharing.GPURef) ledger.Grant {
-	return ledger.Grant{Claim: ledger.Claim{
-		ID: ledger.ClaimID(id), Owner: ledger.Owner{PodUID: "uid-" + id, Namespace: "ns", PodName: id},
+	return ledger.Grant{Reservation: ledger.Reservation{
+		ID: ledger.GrantID(id), Owner: ledger.Owner{PodUID: "uid-" + id, Namespace: "ns", PodName: id},
 		Placement: sharing.Placement{{GPU: gpu}},
-	}, Lease: &ledger.Attachment{Cgroup: "/none"}}
+	}, Active: &ledger.Attachment{Cgroup: "/none"}}
 }
 
 func gpuWith(id sharing.GPURef, h sharing.Health) ledger.View {
@@ -87,7 +87,8 @@ func TestRunnerEvicts(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
 		time.Sleep(time.Second)
-		if list := r.Endings.List(); len(list) != 1 || list[0].Ref.Pod != "1" || list[0].Why != "GPU a is lost: why" {
+		if list := r.Endings.List(); len(list) != 1 || list[0].Ref.Pod != "1" ||
+			list[0].Reason != "GPU a is lost: why" {
 			t.Errorf("listed: %+v", list)
 		}
 		time.Sleep(time.Minute)

@@ -15,16 +15,16 @@ import (
 // Candidate is a GPU that may give an instance.
 type Candidate struct {
 	GPU sharing.GPU
-	// Turns is true if demand may switch its MIG mode. Switching is a clause while it does, else empty.
-	Turns     bool
-	Switching string
+	// ModeSwitchable is true if demand may switch its MIG mode. Switching is a clause while it does, else empty.
+	ModeSwitchable bool
+	Switching      string
 	// Taken is what grants have of it, and what faults keep.
 	Taken []mig.Granted
 }
 
 // offers is the part of a Manager that Choose needs.
 type offers interface {
-	Offer(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Offer
+	Candidate(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Candidate
 }
 
 // Choose chooses the instance that answers a request: one that exists before one that must be created, then the one
@@ -39,12 +39,12 @@ func Choose(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advi
 	if f, ok := advised(m, gpus, req, advice); ok {
 		return sharing.Placement{f}, "", nil
 	}
-	var best *mig.Offer
+	var best *mig.Candidate
 	r := refusal{no: &allocator.NoFit{Request: req.Clone(), Never: true}}
 	for _, g := range gpus {
 		o := offer(m, g, req, mig.AnyStart)
 		switch {
-		case o.Why != "":
+		case o.Detail != "":
 			r.add(g, o)
 		case best == nil || o.Better(*best):
 			best = &o
@@ -65,33 +65,33 @@ func advised(m offers, gpus []Candidate, req sharing.Request, advice sharing.Adv
 	if i < 0 {
 		return sharing.Share{}, false
 	}
-	o := mig.Offer{Why: "no start was planned"}
+	o := mig.Candidate{Detail: "no start was planned"}
 	if advice.MIG.Profile != "" {
 		o = offer(m, gpus[i], req, advice.MIG.Start)
 	}
-	if o.Why != "" {
+	if o.Detail != "" {
 		o = offer(m, gpus[i], req, mig.AnyStart)
 	}
-	return o.Share, o.Why == ""
+	return o.Share, o.Detail == ""
 }
 
 // offer is what a GPU gives to a request.
-func offer(m offers, g Candidate, req sharing.Request, start int) mig.Offer {
+func offer(m offers, g Candidate, req sharing.Request, start int) mig.Candidate {
 	named, open := allocator.Named(g.GPU, req), allocator.Open(g.GPU)
 	switch {
 	case !named.Fits():
-		return mig.Offer{Why: named.Text, Never: true, Reason: mig.NotChosen}
+		return mig.Candidate{Detail: named.Text, Never: true, Reason: mig.NotChosen}
 	case !g.GPU.MIG && !g.GPU.MIGCapable:
-		return mig.Offer{Why: "cannot do MIG", Never: true, Reason: mig.NotInMIGMode}
-	case !g.GPU.MIG && !g.Turns: // the manager says why it is not in MIG mode, which matters before its health
+		return mig.Candidate{Detail: "cannot do MIG", Never: true, Reason: mig.NotInMIGMode}
+	case !g.GPU.MIG && !g.ModeSwitchable: // the manager says why it is not in MIG mode, which matters before its health
 	case open.Code == allocator.Cordoned:
-		return mig.Offer{Why: open.Text, Reason: mig.Cordoned}
+		return mig.Candidate{Detail: open.Text, Reason: mig.Cordoned}
 	case !open.Fits():
-		return mig.Offer{Why: open.Text, Reason: mig.Unhealthy}
+		return mig.Candidate{Detail: open.Text, Reason: mig.Unhealthy}
 	case g.Switching != "":
-		return mig.Offer{Why: g.Switching, Reason: mig.NotInMIGMode}
+		return mig.Candidate{Detail: g.Switching, Reason: mig.NotInMIGMode}
 	}
-	return m.Offer(g.GPU.UUID, req.MIG, start, g.Taken)
+	return m.Candidate(g.GPU.UUID, req.MIG, start, g.Taken)
 }
 
 // refusal collects why no GPU answers a request.
@@ -104,10 +104,10 @@ type refusal struct {
 	here, able, capable int
 }
 
-func (r *refusal) add(g Candidate, o mig.Offer) {
+func (r *refusal) add(g Candidate, o mig.Candidate) {
 	r.no.GPUs = append(r.no.GPUs, allocator.Reason{
 		GPU: g.GPU.Ref(), Index: g.GPU.Index, Model: g.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance,
-			Text: o.Why, Never: o.Never},
+			Text: o.Detail, Never: o.Never},
 	})
 	r.reasons = append(r.reasons, o.Reason)
 	r.no.Never = r.no.Never && o.Never
@@ -117,7 +117,7 @@ func (r *refusal) add(g Candidate, o mig.Offer) {
 	if g.GPU.MIG || g.GPU.MIGCapable {
 		r.capable++
 	}
-	if g.Turns {
+	if g.ModeSwitchable {
 		r.able++
 	}
 	if r.unknown == nil {
@@ -126,7 +126,7 @@ func (r *refusal) add(g Candidate, o mig.Offer) {
 }
 
 func (r *refusal) err() error {
-	what := "no room for " + r.no.Request.String()
+	what := "not enough free for " + r.no.Request.String()
 	switch {
 	case r.no.Never && r.unknown != nil:
 		return r.unknown
@@ -138,7 +138,7 @@ func (r *refusal) err() error {
 		r.no.Summary = what +
 			": no GPU of this node is in MIG mode, and their pool does not put them there; its mode or a layout does"
 	case r.no.Never:
-		r.no.Summary = what + ": no GPU of this node could ever give it"
+		r.no.Summary = "no GPU of this node can give " + r.no.Request.String()
 	default:
 		r.no.Summary = what + " now"
 	}
@@ -148,7 +148,7 @@ func (r *refusal) err() error {
 // nearest is the reason of the GPU that came nearest to an answer.
 func nearest(reasons []mig.Reason) mig.Reason {
 	for _, r := range []mig.Reason{
-		mig.Fragmented, mig.Full, mig.Foreign, mig.Cordoned, mig.Unhealthy, mig.Trouble, mig.NotLaidOut, mig.Shared,
+		mig.Fragmented, mig.Full, mig.Unmanaged, mig.Cordoned, mig.Unhealthy, mig.Faulty, mig.NotLaidOut, mig.Shared,
 		mig.NoProfile, mig.NotInMIGMode,
 	} {
 		if slices.Contains(reasons, r) {

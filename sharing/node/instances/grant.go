@@ -14,7 +14,7 @@ import (
 
 // Grant is a grant of a MIG instance, or of a share of one.
 type Grant struct {
-	ledger.Claim
+	ledger.Reservation
 	// GPU is the physical GPU.
 	GPU sharing.GPU
 	// Instance is none if it is not known now which instance a share is of.
@@ -32,8 +32,8 @@ func Name(f sharing.Share) string {
 	return sharing.Instance{Profile: in.Profile, Start: in.Start, Size: 1}.String()
 }
 
-// Holder is who has a grant, for people.
-func Holder(c ledger.Claim) string {
+// OwnerName is who has a grant, for people.
+func OwnerName(c ledger.Reservation) string {
 	switch {
 	case c.Owner.Pod():
 		return fmt.Sprintf("pod %s/%s", c.Owner.Namespace, c.Owner.PodName)
@@ -56,11 +56,11 @@ func Of(f sharing.Share, gpu func(sharing.GPURef) (ledger.View, bool)) sharing.I
 func Granted(gpu sharing.GPUID, grants []ledger.Grant, find func(sharing.GPURef) (ledger.View, bool)) []mig.Granted {
 	var out []mig.Granted
 	for _, g := range grants {
-		for _, f := range g.Claim.Placement {
+		for _, f := range g.Placement {
 			if f.GPU.UUID != gpu {
 				continue
 			}
-			one := mig.Granted{Instance: Of(f, find), Who: Holder(g.Claim)}
+			one := mig.Granted{Instance: Of(f, find), Who: OwnerName(g.Reservation)}
 			if f.GPU.IsInstance() {
 				one.Part = f.GPU
 			}
@@ -71,7 +71,7 @@ func Granted(gpu sharing.GPUID, grants []ledger.Grant, find func(sharing.GPURef)
 }
 
 // join adds the grants to the states. waits is why the last attempt to create an instance failed.
-func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string) map[sharing.GPUID]mig.State {
+func join(states []mig.State, grants []Grant, waits func(ledger.GrantID) string) map[sharing.GPUID]mig.State {
 	out := map[sharing.GPUID]mig.State{}
 	for _, s := range states {
 		for _, g := range grants {
@@ -79,19 +79,19 @@ func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string)
 				continue
 			}
 			i := slices.IndexFunc(s.Instances, func(in mig.Instance) bool {
-				return in.Ours &&
+				return in.Managed &&
 					in.Instance == g.Instance
 			})
 			if i < 0 {
 				i = len(s.Instances)
-				s.Instances = append(s.Instances, mig.Instance{Instance: g.Instance, Ours: true})
+				s.Instances = append(s.Instances, mig.Instance{Instance: g.Instance, Managed: true})
 			}
 			in := &s.Instances[i]
 			if g.Placement[0].GPU.IsInstance() && in.Grant != "" {
-				in.Holder += ", " + Holder(g.Claim)
+				in.Owner += ", " + OwnerName(g.Reservation)
 				continue
 			}
-			in.Grant, in.Holder, in.Waits = string(g.ID), Holder(g.Claim), waits(g.ID)
+			in.Grant, in.Owner, in.PendingReason = string(g.ID), OwnerName(g.Reservation), waits(g.ID)
 		}
 		out[s.GPU] = s
 	}
@@ -101,11 +101,11 @@ func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string)
 // lost says why an instance is not there any more; empty while it is, and while that is not known.
 func lost(states []mig.State, f sharing.Share, in sharing.Instance) string {
 	i := slices.IndexFunc(states, func(s mig.State) bool { return s.GPU == f.GPU.UUID })
-	if i < 0 || states[i].Trouble != "" {
+	if i < 0 || states[i].Error != "" {
 		return ""
 	}
 	if slices.ContainsFunc(states[i].Instances, func(one mig.Instance) bool {
-		return one.Ours && one.Ready &&
+		return one.Managed && one.Ready &&
 			one.Instance == in
 	}) {
 		return ""

@@ -19,9 +19,9 @@ import (
 )
 
 // offersOf has the offers of each GPU, by start.
-type offersOf map[sharing.GPUID]map[int]mig.Offer
+type offersOf map[sharing.GPUID]map[int]mig.Candidate
 
-func (o offersOf) Offer(gpu sharing.GPUID, _ string, start int, _ []mig.Granted) mig.Offer {
+func (o offersOf) Candidate(gpu sharing.GPUID, _ string, start int, _ []mig.Granted) mig.Candidate {
 	return o[gpu][start]
 }
 
@@ -35,7 +35,7 @@ func gpu(id sharing.GPUID) Candidate {
 
 // The best offer wins, and advice goes before it while that GPU offers something.
 func TestChoose(t *testing.T) {
-	full := mig.Offer{Why: "is full", Reason: mig.Full}
+	full := mig.Candidate{Detail: "is full", Reason: mig.Full}
 	offers := offersOf{
 		"a": {mig.AnyStart: {Share: at("a", 0), Steps: 2, Loss: 1}, 3: {Share: at("a", 3), Steps: 2, Loss: 9},
 			4: full},
@@ -76,35 +76,37 @@ func TestChooseNone(t *testing.T) {
 	unknown := errors.New("no such name")
 	with := func(f func(g *Candidate)) Candidate { g := gpu("x"); f(&g); return g }
 	off := with(func(g *Candidate) { g.GPU.MIG = false })
-	turns := with(func(g *Candidate) { g.GPU.MIG, g.Turns = false, true })
+	turns := with(func(g *Candidate) { g.GPU.MIG, g.ModeSwitchable = false, true })
 	for name, tt := range map[string]struct {
 		gpus    []Candidate
-		offer   mig.Offer
+		offer   mig.Candidate
 		reason  mig.Reason
 		summary string
 		never   bool
 	}{
-		"no GPU": {nil, mig.Offer{}, mig.NotChosen, "no GPU of this node can be put in MIG mode", true},
+		"no GPU": {nil, mig.Candidate{}, mig.NotChosen, "no GPU of this node can be put in MIG mode", true},
 		"no MIG": {[]Candidate{with(func(g *Candidate) { g.GPU.MIG, g.GPU.MIGCapable = false, false })},
-			mig.Offer{}, mig.NotInMIGMode, "no GPU of this node can be put in MIG mode", true},
-		"mode off": {[]Candidate{off}, mig.Offer{Why: "is not in MIG mode", Never: true,
+			mig.Candidate{}, mig.NotInMIGMode, "no GPU of this node can be put in MIG mode", true},
+		"mode off": {[]Candidate{off}, mig.Candidate{Detail: "is not in MIG mode", Never: true,
 			Reason: mig.NotInMIGMode}, mig.NotInMIGMode, "their pool does not put them there", true},
-		"mode on demand": {[]Candidate{turns}, mig.Offer{Why: "is not in MIG mode", Reason: mig.NotInMIGMode},
+		"mode on demand": {[]Candidate{turns}, mig.Candidate{Detail: "is not in MIG mode", Reason: mig.NotInMIGMode},
 			mig.NotInMIGMode, "now: no GPU of this node is in MIG mode yet", false},
-		"full": {[]Candidate{gpu("x"), off}, mig.Offer{Why: "is full", Reason: mig.Full}, mig.Full, " now",
+		"full": {[]Candidate{gpu("x"), off}, mig.Candidate{Detail: "is full", Reason: mig.Full}, mig.Full, " now",
 			false},
-		"in pieces": {[]Candidate{gpu("x")}, mig.Offer{Why: "in pieces", Reason: mig.Fragmented}, mig.Fragmented,
+		"fragmented": {[]Candidate{gpu("x")}, mig.Candidate{Detail: "fragmented", Reason: mig.Fragmented},
+			mig.Fragmented,
 			" now", false},
-		"never": {[]Candidate{gpu("x")}, mig.Offer{Why: "no", Never: true, Reason: mig.NoProfile},
-			mig.NoProfile, "could ever give it", true},
-		"cordoned": {[]Candidate{with(func(g *Candidate) { g.GPU.Cordoned = "by hand" })}, mig.Offer{},
+		"never": {[]Candidate{gpu("x")}, mig.Candidate{Detail: "no", Never: true, Reason: mig.NoProfile},
+			mig.NoProfile, "no GPU of this node can give ", true},
+		"cordoned": {[]Candidate{with(func(g *Candidate) { g.GPU.Cordoned = "by hand" })}, mig.Candidate{},
 			mig.Cordoned, " now", false},
-		"unhealthy": {[]Candidate{with(func(g *Candidate) { g.GPU.Health = sharing.HealthUnhealthy })}, mig.Offer{},
+		"unhealthy": {[]Candidate{with(func(g *Candidate) { g.GPU.Health = sharing.HealthUnhealthy })}, mig.Candidate{},
 			mig.Unhealthy, " now", false},
-		"switches": {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Offer{},
+		"switches": {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Candidate{},
 			mig.NotInMIGMode, " now", false},
-		"another model": {[]Candidate{with(func(g *Candidate) { g.GPU.Model = "A100" })}, mig.Offer{}, mig.NotChosen,
-			"could ever give it", true},
+		"another model": {[]Candidate{with(func(g *Candidate) { g.GPU.Model = "A100" })}, mig.Candidate{},
+			mig.NotChosen,
+			"no GPU of this node can give ", true},
 	} {
 		offers := offersOf{"x": {mig.AnyStart: tt.offer}}
 		p, reason, err := Choose(offers, tt.gpus, sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1,
@@ -114,11 +116,11 @@ func TestChooseNone(t *testing.T) {
 			t.Errorf("%s: %+v, %q, %+v", name, p, reason, err)
 			continue
 		}
-		if !strings.Contains(no.Summary, tt.summary) || !strings.HasPrefix(no.Summary, "no room for ") {
+		if !strings.Contains(no.Summary, tt.summary) {
 			t.Errorf("%s: %q", name, no.Summary)
 		}
 	}
-	_, _, err := Choose(offersOf{"x": {mig.AnyStart: {Why: "no", Never: true, Unknown: unknown}}},
+	_, _, err := Choose(offersOf{"x": {mig.AnyStart: {Detail: "no", Never: true, Unknown: unknown}}},
 		[]Candidate{gpu("x")}, sharing.Request{Kind: sharing.KindMIG}, sharing.Advice{})
 	if !errors.Is(err, unknown) {
 		t.Errorf("a name that no GPU knows: %v", err)
@@ -150,11 +152,12 @@ func TestHardened(t *testing.T) {
 
 var now = time.Unix(1e9, 0)
 
-func grant(id ledger.ClaimID, start int) Grant {
+func grant(id ledger.GrantID, start int) Grant {
 	f := at("x", start)
 	return Grant{
-		Claim: ledger.Claim{ID: id, Placement: sharing.Placement{f}, Owner: ledger.Owner{PodUID: "u", Namespace: "ns",
-			PodName: string(id)}},
+		Reservation: ledger.Reservation{ID: id, Placement: sharing.Placement{f}, Owner: ledger.Owner{PodUID: "u",
+			Namespace: "ns",
+			PodName:   string(id)}},
 		GPU: sharing.GPU{UUID: "x"}, Instance: f.MIG, Container: true,
 	}
 }
@@ -162,7 +165,7 @@ func grant(id ledger.ClaimID, start int) Grant {
 func stateOf(ready ...int) mig.State {
 	s := mig.State{GPU: "x"}
 	for _, start := range ready {
-		s.Instances = append(s.Instances, mig.Instance{Instance: at("x", start).MIG, Ours: true, Ready: true})
+		s.Instances = append(s.Instances, mig.Instance{Instance: at("x", start).MIG, Managed: true, Ready: true})
 	}
 	return s
 }
@@ -173,7 +176,7 @@ func TestAttemptIsDue(t *testing.T) {
 	process, active := grant("g", 0), grant("g", 0)
 	process.Container, active.Active = false, true
 	trouble := stateOf()
-	trouble.Trouble = "half an instance"
+	trouble.Error = "half an instance"
 	for name, tt := range map[string]struct {
 		a     attempt
 		g     Grant
@@ -214,14 +217,14 @@ func TestPauseOfAttempts(t *testing.T) {
 
 // A grant is shown at its instance, also before that exists; those that share one are shown together.
 func TestStatesWithGrants(t *testing.T) {
-	share := func(id ledger.ClaimID) Grant {
+	share := func(id ledger.GrantID) Grant {
 		g := grant(id, 2)
 		g.Placement = sharing.Placement{{GPU: g.Instance.On("x"), Memory: 1}}
 		return g
 	}
 	unknown, other := grant("u", 3), grant("o", 4)
 	unknown.Instance, other.GPU.UUID = sharing.Instance{}, "y"
-	waits := func(id ledger.ClaimID) string {
+	waits := func(id ledger.GrantID) string {
 		if id == "b" {
 			return "IN_USE"
 		}
@@ -232,7 +235,7 @@ func TestStatesWithGrants(t *testing.T) {
 	type row struct{ grant, holder, waits string }
 	var rows []row
 	for _, in := range got["x"].Instances {
-		rows = append(rows, row{in.Grant, in.Holder, in.Waits})
+		rows = append(rows, row{in.Grant, in.Owner, in.PendingReason})
 	}
 	want := []row{{"a", "pod ns/a", ""}, {"c", "pod ns/c, pod ns/d", ""}, {"b", "pod ns/b", "IN_USE"}}
 	if !slices.Equal(rows, want) || len(got) != 2 {
@@ -280,8 +283,8 @@ func TestHeard(t *testing.T) {
 	grant := func(from, to ledger.State) ledger.Transition {
 		return ledger.Transition{Grant: "g", From: from, To: to}
 	}
-	attachment := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Gone, To: ledger.Assigned}
-	ended := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Active, To: ledger.Gone}
+	attachment := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Released, To: ledger.Assigned}
+	ended := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Active, To: ledger.Released}
 	for name, tt := range map[string]struct {
 		steps  []ledger.Transition
 		resync bool
@@ -289,13 +292,13 @@ func TestHeard(t *testing.T) {
 		wakes  int
 	}{
 		"nothing":     {},
-		"a new grant": {steps: []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}, look: true},
+		"a new grant": {steps: []ledger.Transition{grant(ledger.Released, ledger.Reserved)}, look: true},
 		"attachments": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Active), ended,
 			grant(ledger.Active, ledger.Reserved)}},
-		"a grant ended": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Gone)}, look: true,
+		"a grant ended": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Released)}, look: true,
 			wakes: 1},
-		"some ended": {steps: []ledger.Transition{grant(ledger.Reserved, ledger.Gone),
-			grant(ledger.Releasing, ledger.Gone)}, look: true, wakes: 1},
+		"some ended": {steps: []ledger.Transition{grant(ledger.Reserved, ledger.Released),
+			grant(ledger.Releasing, ledger.Released)}, look: true, wakes: 1},
 		"some of it is lost": {steps: []ledger.Transition{attachment}, resync: true, look: true, wakes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

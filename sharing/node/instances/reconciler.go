@@ -30,8 +30,10 @@ const (
 
 // Manager is the MIG manager. Only Ensure calls the driver.
 type Manager interface {
-	// Offer is what a GPU gives to a request for a profile, from a start or mig.AnyStart, in addition to what is taken.
-	Offer(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Offer
+	//
+	// Candidate is what a GPU gives to a request for a profile, from a start or mig.AnyStart, in addition to what is
+	// taken.
+	Candidate(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Candidate
 	// Fits reports whether an instance answers a request for a profile.
 	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
 	// Ensure creates an instance. warm is true if it existed.
@@ -49,7 +51,7 @@ type Node interface {
 	// until f returns. f must not wait for anything.
 	View(f func(grants []Grant, ready bool))
 	// Grant is the grant of an instance; false for another grant.
-	Grant(id ledger.ClaimID) (Grant, bool)
+	Grant(id ledger.GrantID) (Grant, bool)
 	// Changed returns a channel that is closed after the next change of the node's state. Announce is such a change.
 	Changed() <-chan struct{}
 	Announce()
@@ -141,17 +143,17 @@ type Reconciler struct {
 	// mu is taken inside Node.View, and never held over a call to node or manager.
 	mu       sync.Mutex
 	manager  Manager
-	attempts map[ledger.ClaimID]attempt
+	attempts map[ledger.GrantID]attempt
 }
 
 // New returns a Reconciler that has no MIG manager yet.
 func New(log *slog.Logger, node Node, files Files) *Reconciler {
 	return &Reconciler{Files: files, log: log, node: node, kick: make(chan struct{}, 1),
-		attempts: map[ledger.ClaimID]attempt{}}
+		attempts: map[ledger.GrantID]attempt{}}
 }
 
-// TellTo sets who hears of the instances of pods. f returns at once. Call it before Run.
-func (s *Reconciler) TellTo(f func(ctx context.Context, n Notice)) { s.tell = f }
+// NotifyTo sets who hears of the instances of pods. f returns at once. Call it before Run.
+func (s *Reconciler) NotifyTo(f func(ctx context.Context, n Notice)) { s.tell = f }
 
 // SetManager sets the MIG manager, nil for none.
 func (s *Reconciler) SetManager(m Manager) {
@@ -204,7 +206,7 @@ func (s *Reconciler) heard(steps []ledger.Transition, resync bool) bool {
 	came, gone := resync, resync
 	for _, step := range steps {
 		if !step.Attachment {
-			came, gone = came || step.From == ledger.Gone, gone || step.To == ledger.Gone
+			came, gone = came || step.From == ledger.Released, gone || step.To == ledger.Released
 		}
 	}
 	if m := s.Manager(); m != nil && gone {
@@ -214,8 +216,8 @@ func (s *Reconciler) heard(steps []ledger.Transition, resync bool) bool {
 }
 
 // due are the grants for which an attempt begins now. It forgets grants that ended.
-func (s *Reconciler) due(now time.Time) []ledger.ClaimID {
-	var out []ledger.ClaimID
+func (s *Reconciler) due(now time.Time) []ledger.GrantID {
+	var out []ledger.GrantID
 	s.node.View(func(grants []Grant, ready bool) {
 		var states []mig.State
 		there := false
@@ -224,7 +226,7 @@ func (s *Reconciler) due(now time.Time) []ledger.ClaimID {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		known := map[ledger.ClaimID]bool{}
+		known := map[ledger.GrantID]bool{}
 		for _, g := range grants {
 			known[g.ID] = true
 			if !ready || !there {
@@ -235,17 +237,17 @@ func (s *Reconciler) due(now time.Time) []ledger.ClaimID {
 				out = append(out, g.ID)
 			}
 		}
-		maps.DeleteFunc(s.attempts, func(id ledger.ClaimID, _ attempt) bool { return !known[id] })
+		maps.DeleteFunc(s.attempts, func(id ledger.GrantID, _ attempt) bool { return !known[id] })
 	})
 	return out
 }
 
 // Begin leaves the creation of a grant's instance to the caller, who calls Create. It is called inside Node.View.
-func (s *Reconciler) Begin(id ledger.ClaimID) {
+func (s *Reconciler) Begin(id ledger.GrantID) {
 	s.note(id, func(a attempt) attempt { a.busy = true; return a })
 }
 
-func (s *Reconciler) note(id ledger.ClaimID, f func(attempt) attempt) {
+func (s *Reconciler) note(id ledger.GrantID, f func(attempt) attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts[id] = f(s.attempts[id])
@@ -253,7 +255,7 @@ func (s *Reconciler) note(id ledger.ClaimID, f func(attempt) attempt) {
 
 // Create creates the instance of a grant and, if containers use the grant, shows it to the container runtime. It does
 // nothing for another grant.
-func (s *Reconciler) Create(ctx context.Context, id ledger.ClaimID) error {
+func (s *Reconciler) Create(ctx context.Context, id ledger.GrantID) error {
 	g, ok := s.node.Grant(id)
 	if !ok {
 		return nil
@@ -271,13 +273,13 @@ func (s *Reconciler) create(ctx context.Context, g Grant) error {
 	m := s.Manager()
 	switch {
 	case g.Instance.None():
-		return fmt.Errorf("claim %q: its MIG instance %s is not there: %w", g.ID, Name(g.Placement[0]),
+		return fmt.Errorf("grant %q: its MIG instance %s is not there: %w", g.ID, Name(g.Placement[0]),
 			sharing.ErrUnavailable)
 	case m == nil:
 		return fmt.Errorf("grant %q: MIG instances cannot be created now: %w", g.ID, sharing.ErrUnavailable)
 	}
 	start := time.Now()
-	d, warm, err := m.Ensure(ctx, g.GPU.UUID, g.Instance, Holder(g.Claim))
+	d, warm, err := m.Ensure(ctx, g.GPU.UUID, g.Instance, OwnerName(g.Reservation))
 	r := Result{Ensured: time.Since(start), EnsureErr: err, Warm: warm, Err: err}
 	if err == nil {
 		r.Err = s.show(ctx, g, d)
@@ -292,7 +294,7 @@ func (s *Reconciler) create(ctx context.Context, g Grant) error {
 
 // Await returns once the grant's instance can be given to a container, if it has one. The error is that of the last
 // attempt, or sharing.ErrUnavailable after ctx.
-func (s *Reconciler) Await(ctx context.Context, id ledger.ClaimID) error {
+func (s *Reconciler) Await(ctx context.Context, id ledger.GrantID) error {
 	for s.Soon(); ; {
 		changed := s.node.Changed()
 		g, ok := s.node.Grant(id)
@@ -331,7 +333,7 @@ func (s *Reconciler) Pending() []string {
 		for _, g := range grants {
 			if a := s.attempts[g.ID]; g.Container && a.device.UUID == "" && a.err == nil {
 				out = append(out, fmt.Sprintf("MIG instance %s is being created for %s", Name(g.Placement[0]),
-					Holder(g.Claim)))
+					OwnerName(g.Reservation)))
 			}
 		}
 	})
@@ -339,7 +341,7 @@ func (s *Reconciler) Pending() []string {
 }
 
 // Device is the instance of a grant as the driver has it, the zero value while it is not created.
-func (s *Reconciler) Device(id ledger.ClaimID) sharing.MIGDevice {
+func (s *Reconciler) Device(id ledger.GrantID) sharing.MIGDevice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attempts[id].device
@@ -359,7 +361,7 @@ func (s *Reconciler) StatesWith(grants []Grant) map[sharing.GPUID]mig.State {
 	states, _ := s.States()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return join(states, grants, func(id ledger.ClaimID) string {
+	return join(states, grants, func(id ledger.GrantID) string {
 		if err := s.attempts[id].err; err != nil {
 			return err.Error()
 		}

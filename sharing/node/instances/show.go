@@ -70,7 +70,7 @@ func (s *Reconciler) hide(ctx context.Context) {
 }
 
 // devicesBut are the devices of containers of all grants but one.
-func (s *Reconciler) devicesBut(id ledger.ClaimID) (list []Shown, ready bool) {
+func (s *Reconciler) devicesBut(id ledger.GrantID) (list []Shown, ready bool) {
 	s.node.View(func(grants []Grant, now bool) {
 		ready = now
 		s.mu.Lock()

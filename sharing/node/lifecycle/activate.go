@@ -18,12 +18,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// errKept marks an arm that went wrong with the process already in its cgroup: the lease stays.
-var errKept = errors.New("lease kept")
+// errKept marks an activate that went wrong with the process already in its cgroup: the attachment stays.
+var errKept = errors.New("attachment kept")
 
-// Armed is what a process needs to know once it is in its cgroup.
-type Armed struct {
-	ID ledger.ClaimID
+// Activated is what a process needs to know once it is in its cgroup.
+type Activated struct {
+	ID ledger.GrantID
 	// Own and Others are the GPUs that it was given, in the order of the placement, and those that it was not.
 	Own, Others []sharing.GPU
 	// OthersCapped is true when the others carry the least limit for this cgroup.
@@ -38,76 +38,77 @@ type Armed struct {
 	Device sharing.MIGDevice
 }
 
-// ArmOptions are what a process says of itself when it arms.
-type ArmOptions struct {
+// ActivateOptions are what a process says of itself when it activates.
+type ActivateOptions struct {
 	// NoPreloadFile says that the process cannot mount over /etc/ld.so.preload, or would lose what stands in it: the
 	// library is then named by the environment.
 	NoPreloadFile bool
 }
 
-// Arm sets the claim's cap on a new cgroup, reads it back, and moves the calling process into it, see package entry.
-// Only the process that claimed may call it. A process that may already have GPU memory is rejected:
-// sharing.ErrConflict. On any error the process is back where it came from, and cgroup, cap and claim are removed.
+// Activate sets the grant's cap on a new cgroup, reads it back, and moves the calling process into it, see package
+// entry. Only the process that reserved may call it. A process that may already have GPU memory is rejected:
+// sharing.ErrConflict. On any error the process is back where it came from, and cgroup, cap and grant are removed.
 //
 // The agent may crash at any point. Until the process is moved, the cgroup is empty, and the next start removes it.
 // Until the process is checked, it is frozen, and the next start returns it. After that, the next start finds the
-// lease.
+// attachment.
 //
-// Arm sets the cap before the move, so that a slow driver delays no frozen process.
-func (r *Activator) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
-	return r.ArmWith(ctx, peer, id, ArmOptions{})
+// Activate sets the cap before the move, so that a slow driver delays no frozen process.
+func (r *Activator) Activate(ctx context.Context, peer Peer, id ledger.GrantID) (Activated, error) {
+	return r.ActivateWith(ctx, peer, id, ActivateOptions{})
 }
 
-// ArmWith is Arm with options.
-func (r *Activator) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, with ArmOptions) (Armed, error) {
+// ActivateWith is Activate with options.
+func (r *Activator) ActivateWith(ctx context.Context, peer Peer, id ledger.GrantID, with ActivateOptions) (Activated,
+	error) {
 	start := time.Now()
-	claim, owner, att, err := r.beginArm(peer, id)
+	grant, owner, att, err := r.beginActivate(peer, id)
 	if err != nil {
-		return Armed{}, err
+		return Activated{}, err
 	}
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
-	armed, err := r.arm(ctx, claim, owner, att, with)
-	g, undone, err := r.endArm(claim, err)
+	activated, err := r.activate(ctx, grant, owner, att, with)
+	g, undone, err := r.endActivate(grant, err)
 	if undone {
 		r.Backends(nil).Clean(ctx)
 		err = errors.Join(err, r.Store.Save())
 	}
-	r.Observer.Armed(time.Since(start), err)
-	r.Notify.Audit.Claim(audit.Activate, claim, claim.Backend, "", err)
+	r.Observer.Activated(time.Since(start), err)
+	r.Notify.Audit.Grant(audit.Activate, grant, grant.Backend, "", err)
 	r.Announce()
 	if err != nil {
 		r.Log.Error("failed to activate grant", "grant", id, "pid", peer.PID, "error", err.Error())
-		return Armed{}, fmt.Errorf("arm %q: %w", id, err)
+		return Activated{}, fmt.Errorf("activate %q: %w", id, err)
 	}
 	r.Log.Info("activated grant", "grant", id, "pid", peer.PID, "cgroup", g.Newest().Cgroup, "took",
 		time.Since(start).String())
-	return armed, nil
+	return activated, nil
 }
 
-// endArm notes how the activation ended. Unless the lease stays, an error ends the claim.
-func (r *Activator) endArm(claim ledger.Claim, armErr error) (g ledger.Grant, undone bool, err error) {
-	undone = armErr != nil && !errors.Is(armErr, errKept)
-	err = r.Store.Note(func(l *ledger.Ledger) error {
-		l.Done(claim.ID)
+// endActivate notes how the activation ended. Unless the attachment stays, an error ends the grant.
+func (r *Activator) endActivate(grant ledger.Reservation, activateErr error) (g ledger.Grant, undone bool, err error) {
+	undone = activateErr != nil && !errors.Is(activateErr, errKept)
+	err = r.Store.UpdateLater(func(l *ledger.Ledger) error {
+		l.Done(grant.ID)
 		if !undone {
-			r.Handles.LetGo(claim.ID)
-			g, _ = l.Get(claim.ID)
+			r.Handles.LetGo(grant.ID)
+			g, _ = l.Get(grant.ID)
 			return nil
 		}
-		l.Fail(claim.ID)
-		err := r.Drop(l, claim.ID)
-		r.Forget(l, ledger.Grant{Claim: claim}) // its lease may have ended already
+		l.Fail(grant.ID)
+		err := r.Drop(l, grant.ID)
+		r.Forget(l, ledger.Grant{Reservation: grant}) // its attachment may have ended already
 		return err
 	})
-	return g, undone, errors.Join(armErr, err)
+	return g, undone, errors.Join(activateErr, err)
 }
 
-// beginArm checks that the peer may arm the claim, and begins.
-func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (c ledger.Claim, owner *process.Handle,
+// beginActivate checks that the peer may activate the grant, and begins.
+func (r *Activator) beginActivate(peer Peer, id ledger.GrantID) (c ledger.Reservation, owner *process.Handle,
 	att gpudriver.Attached, err error) {
-	err = r.Store.Note(func(l *ledger.Ledger) error {
+	err = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if err := r.Ready(); err != nil {
 			return err
 		}
@@ -115,47 +116,47 @@ func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (c ledger.Claim, owne
 		owner = r.Handles.Owner(id)
 		switch {
 		case !ok:
-			return fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound)
-		case g.Work != ledger.NoWork || g.Lease != nil:
-			return fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict)
-		case g.Claim.Standalone:
-			return fmt.Errorf("claim %q is for a container, which its hook arms: %w", id, sharing.ErrInvalid)
+			return fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
+		case g.Work != ledger.NoWork || g.Active != nil:
+			return fmt.Errorf("grant %q is active already: %w", id, sharing.ErrConflict)
+		case g.Standalone:
+			return fmt.Errorf("grant %q is for a container, which its hook activates: %w", id, sharing.ErrInvalid)
 		case owner == nil || owner.PID() != peer.PID || owner.StartTime() != peer.Start || !owner.Alive():
-			return fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied)
+			return fmt.Errorf("grant %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied)
 		}
-		c, att = g.Claim, *r.Driver.Get()
+		c, att = g.Reservation, *r.Driver.Get()
 		return l.Begin(id, ledger.Activation)
 	})
 	return c, owner, att, err
 }
 
-// arm does the work without the lock. No other call works on the grant meanwhile.
-func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached,
-	with ArmOptions) (armed Armed, err error) {
+// activate does the work without the lock. No other call works on the grant meanwhile.
+func (r *Activator) activate(ctx context.Context, c ledger.Reservation, owner *process.Handle, att gpudriver.Attached,
+	with ActivateOptions) (activated Activated, err error) {
 	group, err := r.Cgroups.Create(path.Join(r.Parent, string(c.ID)))
 	if err != nil {
-		return Armed{}, fmt.Errorf("make cgroup: %w", err)
+		return Activated{}, fmt.Errorf("make cgroup: %w", err)
 	}
 	own, others := r.caps.splitGPUs(c.Placement, att)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undoArm(ctx, att, c.ID, group, append(own, others...)))
+			err = errors.Join(err, r.undoActivate(ctx, att, c.ID, group, append(own, others...)))
 		}
 	}()
-	armed = Armed{ID: c.ID, Own: own, Others: others}
-	if err := r.readyGroup(ctx, c, att, group, &armed, with.NoPreloadFile); err != nil {
-		return Armed{}, err
+	activated = Activated{ID: c.ID, Own: own, Others: others}
+	if err := r.readyGroup(ctx, c, att, group, &activated, with.NoPreloadFile); err != nil {
+		return Activated{}, err
 	}
-	if err := r.Store.Note(func(l *ledger.Ledger) error { return l.Arm(c.ID) }); err != nil {
-		return Armed{}, err
+	if err := r.Store.UpdateLater(func(l *ledger.Ledger) error { return l.Activated(c.ID) }); err != nil {
+		return Activated{}, err
 	}
 	if err := r.enter(ctx, c, owner, att, group); err != nil {
-		return Armed{}, err
+		return Activated{}, err
 	}
 	r.Watcher.Add(group)
-	armed.Device = r.Instances.Device(c.ID)
-	return armed, r.Store.Note(func(l *ledger.Ledger) error {
-		if armed.Preload != "" && with.NoPreloadFile {
+	activated.Device = r.Instances.Device(c.ID)
+	return activated, r.Store.UpdateLater(func(l *ledger.Ledger) error {
+		if activated.Preload != "" && with.NoPreloadFile {
 			l.SetTerms(c.ID, func(t *ledger.Terms) {
 				t.LevelReason = JoinSentences([]string{preloadedByEnv, t.LevelReason})
 			})
@@ -165,8 +166,8 @@ func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Hand
 }
 
 // readyGroup does all that the process needs before it enters the group.
-func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.Attached, group cgroup.Group,
-	armed *Armed, byEnv bool) (err error) {
+func (r *Activator) readyGroup(ctx context.Context, c ledger.Reservation, att gpudriver.Attached, group cgroup.Group,
+	activated *Activated, byEnv bool) (err error) {
 	if err := r.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
@@ -180,18 +181,18 @@ func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudrive
 	if err := r.enforce(ctx, c.ID, c.Placement); err != nil {
 		return err
 	}
-	limited, err := r.caps.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false)
+	limited, err := r.caps.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, activated.Others, false)
 	if err != nil {
 		return err
 	}
-	armed.OthersCapped = len(limited) == len(armed.Others)
-	b, of := r.Enforcer(ledger.Grant{Claim: c}, &att)
+	activated.OthersCapped = len(limited) == len(activated.Others)
+	b, of := r.Enforcer(ledger.Grant{Reservation: c}, &att)
 	of.ByEnv = byEnv
 	in, err := b.Injection(of, nil)
 	if err != nil {
 		return err
 	}
-	armed.MPS, armed.Mounts, armed.Preload = in.Env, in.Mounts, in.Library
+	activated.MPS, activated.Mounts, activated.Preload = in.Env, in.Mounts, in.Library
 	return r.Failpoints.Eval("arm-after-caps")
 }
 
@@ -199,15 +200,15 @@ func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudrive
 const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a " +
 	"program that clears its environment does not count"
 
-// undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the grant stays
-// active until the process ends. An unwanted attachment is better than memory that is in use and granted again.
-func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group,
+// undoActivate takes back what activate did. If the process is in the cgroup all the same, the caps stay, and the grant
+// stays active until the process ends. An unwanted attachment is better than memory that is in use and granted again.
+func (r *Activator) undoActivate(ctx context.Context, att gpudriver.Attached, id ledger.GrantID, group cgroup.Group,
 	gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
 		r.Watcher.Add(group)
 		return fmt.Errorf("cgroup %q stays until its process ends: %w", group.Dir, errors.Join(errKept, err))
 	}
-	// The arm's own time may be what ran out.
+	// The activate's own time may be what ran out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	var errs []error
@@ -215,9 +216,9 @@ func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledg
 		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.caps.limitable(gpus)))
 	}
 	errs = append(errs, group.Remove())
-	return errors.Join(append(errs, r.Store.Note(func(l *ledger.Ledger) error {
-		if g, ok := l.Get(id); ok && g.Lease != nil {
-			return l.EndLease(id)
+	return errors.Join(append(errs, r.Store.UpdateLater(func(l *ledger.Ledger) error {
+		if g, ok := l.Get(id); ok && g.Active != nil {
+			return l.EndAttachment(id)
 		}
 		return nil
 	}))...)

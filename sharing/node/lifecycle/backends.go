@@ -23,28 +23,28 @@ func (r *Core) Backends(att *gpudriver.Attached) backend.Set {
 
 // BackendOf is the backend of a grant, with a driver that may be nil.
 func (r *Core) BackendOf(g ledger.Grant, att *gpudriver.Attached) backend.Backend {
-	return r.Backends(att).Of(g.Claim.Backend)
+	return r.Backends(att).Of(g.Backend)
 }
 
 // GrantOf is what a backend has to know of a grant.
 func GrantOf(l store.Reader, g ledger.Grant) backend.Grant {
-	o := g.Claim.Owner
+	o := g.Owner
 	of := backend.Grant{
-		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), Placement: g.Claim.Placement, UID: o.UID, PID: o.PID,
-		Domain:    g.Claim.Domain,
-		Contained: g.Claim.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || SharedCapUsed(l, g),
+		ID: string(g.ID), Root: string(g.Root()), Placement: g.Placement, UID: o.UID, PID: o.PID,
+		Domain:    g.Domain,
+		Contained: g.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Active != nil || SharedCapUsed(l, g),
 	}
-	if g.Lease != nil {
-		of.Cgroup = g.Lease.Cgroup
+	if g.Active != nil {
+		of.Cgroup = g.Active.Cgroup
 	}
 	return of
 }
 
 // Enforcer is the backend of a grant, and what it has to know of the grant.
 func (r *Core) Enforcer(g ledger.Grant, att *gpudriver.Attached) (b backend.Backend, of backend.Grant) {
-	b, of = backend.None{}, backend.Grant{ID: string(g.Claim.ID)}
+	b, of = backend.None{}, backend.Grant{ID: string(g.ID)}
 	r.Store.Read(func(l store.Reader) {
-		if _, ok := l.Get(g.Claim.ID); ok {
+		if _, ok := l.Get(g.ID); ok {
 			b, of = r.BackendOf(g, att), GrantOf(l, g)
 		}
 	})

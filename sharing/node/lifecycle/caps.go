@@ -40,7 +40,7 @@ func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level shar
 	dir string, others []sharing.GPU, runs bool) ([]sharing.GPURef, error) {
 	own, rest := r.cappable(p), r.limitable(others)
 	if level == sharing.LevelDriver && len(own) != len(p) {
-		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w",
+		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the grant: %w",
 			sharing.ErrUnavailable)
 	}
 	if att.Caps == nil || len(own)+len(rest) == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// changeCap changes an active lease from the caps before to the new ones on the same GPUs, or leaves it at before. It
-// never leaves a cap below the usage, and releases no memory that may be in use. If usage is unknown, it rejects a
+// changeCap changes an active attachment from the caps before to the new ones on the same GPUs, or leaves it at before.
+// It never leaves a cap below the usage, and releases no memory that may be in use. If usage is unknown, it rejects a
 // lower cap. The caller has the lock of the caps, and updates the ledger.
 func (r *Resizer) changeCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before,
 	now sharing.Placement) error {
@@ -34,7 +34,7 @@ func (r *Resizer) changeCap(ctx context.Context, att gpudriver.Attached, g ledge
 	return errors.Join(err, r.putCap(ctx, att, g, before))
 }
 
-// putCap sets caps on an active lease, by its backend. Under the reactive backend alone the ledger is the cap, and
+// putCap sets caps on an active attachment, by its backend. Under the reactive backend alone the ledger is the cap, and
 // there is nothing to set.
 func (r *Resizer) putCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, p sharing.Placement) error {
 	b, of := r.Enforcer(g, &att)
@@ -72,23 +72,23 @@ func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledge
 func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant,
 	gpu sharing.GPURef) (used sharing.Bytes, known bool) {
 	b, of := r.Enforcer(g, &att)
-	if g.Claim.Level == sharing.LevelDriver {
+	if g.Level == sharing.LevelDriver {
 		counts, err := b.Read(ctx, of, gpu)
 		return counts.Used, err == nil
 	}
-	if _, ok := r.Store.Get(g.Claim.ID); !ok {
+	if _, ok := r.Store.Get(g.ID); !ok {
 		return 0, false
 	}
-	answers := r.Lists.AskAll(ctx, att.Driver, []sharing.GPURef{gpu}, listDeadline)
+	answers := r.Lists.QueryAll(ctx, att.Driver, []sharing.GPURef{gpu}, listDeadline)
 	var grants []ledger.Grant
 	var sharers []listing.Owner
 	r.Store.Read(func(l store.Reader) {
 		grants = l.Grants()
-		for _, id := range l.Sharers(g.Claim.ID) {
+		for _, id := range l.SharedCapGrants(g.ID) {
 			sharers = append(sharers, listing.Owner(id))
 		}
 	})
-	charge := r.Lists.Judge(answers, r.Owners(grants))[0].Charge(sharers...)
+	charge := r.Lists.Attribute(answers, r.Owners(grants))[0].Charge(sharers...)
 	used, known = charge.Bytes, charge.Known
 	if counts, err := b.Read(ctx, of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
 		used, known = max(used, counts.Used), err == nil // what is reserved is on its way to be used

@@ -3,10 +3,11 @@
 
 // Package lifecycle manages grants: it recovers them after a start, sets their caps, and ends them.
 //
-// An Activator sets the caps of a container or process and makes it the lease of its grant. A Releaser ends leases
-// whose cgroup is empty, and claims that are no longer needed. A Finder rebuilds the grants after a start, and
-// compares them with the list of the container runtime. Caps sets limits, and reads them back while a lease lasts.
-// All of them share one Core. Decisions are made inside the store, where nothing waits for the driver or the disk.
+// An Activator sets the caps of a container or process and makes it the attachment of its grant. A Releaser ends
+// attachments whose cgroup is empty, and grants that are no longer needed. A Finder rebuilds the grants after a start,
+// and compares them with the list of the container runtime. Caps sets limits, and reads them back while an attachment
+// lasts. All of them share one Core. Decisions are made inside the store, where nothing waits for the driver or the
+// disk.
 package lifecycle
 
 import (
@@ -57,8 +58,8 @@ type Host struct {
 
 // Observer receives events for metrics. Its methods return at once and call nothing back.
 type Observer interface {
-	// Claimed tells of one claim; err is nil when it was held.
-	Claimed(err error)
+	// Reserved tells of one grant; err is nil when it was held.
+	Reserved(err error)
 	// Placed reports that a pod's containers got their grants, and how long after the pod's first try on this node. The
 	// reason of the last rejection is why; nil if there was none.
 	Placed(namespace, profile string, why error, waited time.Duration)
@@ -68,11 +69,11 @@ type Observer interface {
 	// MIGRefused reports a request that got no MIG instance. The reason is one word, from the GPU that came nearest
 	// to it.
 	MIGRefused(reason string)
-	// Armed tells of one activation and how long it took; err is nil when the lease was taken.
-	Armed(took time.Duration, err error)
-	// Ended tells that a lease ended.
+	// Activated tells of one activation and how long it took; err is nil when the attachment was taken.
+	Activated(took time.Duration, err error)
+	// Ended tells that an attachment ended.
 	Ended()
-	// Recovered tells that a lease was found again at a restart.
+	// Recovered tells that an attachment was found again at a restart.
 	Recovered()
 	// Limited reports one change of a grant's memory; err is nil when it is enforced.
 	Limited(err error)
@@ -105,21 +106,21 @@ type Core struct {
 	Recovery  *recovery.State
 
 	// queue has the grants that the Releaser looks at next.
-	queue *work.Queue[ledger.ClaimID]
+	queue *work.Queue[ledger.GrantID]
 	// verifyNow wakes the Caps (capacity 1: never lost, never queued).
 	verifyNow chan struct{}
 }
 
-// ErrBusy marks a claim that is being armed or ended at this moment.
-var ErrBusy = fmt.Errorf("being armed or ended: %w", sharing.ErrUnavailable)
+// ErrBusy marks a grant that is being activated or ended at this moment.
+var ErrBusy = fmt.Errorf("being activated or ended: %w", sharing.ErrUnavailable)
 
-// BusyPoll is how often who waits for a claim that is busy looks again.
+// BusyPoll is how often who waits for a grant that is busy looks again.
 const BusyPoll = 5 * time.Millisecond
 
 // GroupOf is the cgroup of an attachment.
 func (r *Core) GroupOf(a ledger.Attachment) cgroup.Group { return r.Cgroups.Group(a.Cgroup, a.Inode) }
 
-// NotReady lists every reason why no claim is taken; it is empty when the node is ready.
+// NotReady lists every reason why no grant is taken; it is empty when the node is ready.
 func (r *Core) NotReady() []string {
 	return append(r.Recovery.Get().Missing(), r.Conditions.Sentences(conditions.StopsGrants)...)
 }
@@ -155,7 +156,7 @@ func Numbers(n []int) string {
 }
 
 // Wake asks the Releaser to look at all grants now.
-func (r *Core) Wake() { r.queue.Add(append(r.Leased(), reservations)...) }
+func (r *Core) Wake() { r.queue.Add(append(r.Active(), reservations)...) }
 
 // VerifySoon asks for a verification of all caps without waiting for it.
 func (r *Core) VerifySoon() { poke(r.verifyNow) }
@@ -170,51 +171,51 @@ func poke(c chan struct{}) {
 	}
 }
 
-// SharedCapUsed reports whether another lease shares the cap of a grant, and so may use what is booked for it.
+// SharedCapUsed reports whether another attachment shares the cap of a grant, and so may use what is booked for it.
 func SharedCapUsed(l store.Reader, g ledger.Grant) bool {
-	return g.SharedCap != nil && slices.ContainsFunc(l.Sharers(g.Claim.ID), func(id ledger.ClaimID) bool {
+	return g.SharedCap != nil && slices.ContainsFunc(l.SharedCapGrants(g.ID), func(id ledger.GrantID) bool {
 		o, _ := l.Get(id)
-		return id != g.Claim.ID && o.Lease != nil
+		return id != g.ID && o.Active != nil
 	})
 }
 
-// SharedCapBusy reports whether the claim, or one that shares its cap, is being armed, ended or changed.
-func SharedCapBusy(l store.Reader, id ledger.ClaimID) bool {
-	return slices.ContainsFunc(l.Sharers(id), func(one ledger.ClaimID) bool {
+// SharedCapBusy reports whether the grant, or one that shares its cap, is being activated, ended or changed.
+func SharedCapBusy(l store.Reader, id ledger.GrantID) bool {
+	return slices.ContainsFunc(l.SharedCapGrants(id), func(one ledger.GrantID) bool {
 		g, _ := l.Get(one)
 		return g.Work != ledger.NoWork
 	})
 }
 
-// Owners are the grants to which the entries of the driver's lists may belong: those with a lease.
+// Owners are the grants to which the entries of the driver's lists may belong: those with an attachment.
 func (r *Core) Owners(grants []ledger.Grant) []lists.Grant {
 	out := make([]lists.Grant, 0, len(grants))
 	for _, g := range grants {
-		if g.Lease == nil {
+		if g.Active == nil {
 			continue
 		}
 		out = append(out, lists.Grant{
-			Owner: listing.Owner(g.Claim.ID), Cgroup: g.Lease.Cgroup, Procs: r.GroupOf(*g.Lease).Procs,
-			On: func(gpu sharing.GPURef) bool { return observe.Touches(g.Claim.Placement, gpu) },
+			Owner: listing.Owner(g.ID), Cgroup: g.Active.Cgroup, Procs: r.GroupOf(*g.Active).Procs,
+			On: func(gpu sharing.GPURef) bool { return observe.Touches(g.Placement, gpu) },
 		})
 	}
 	return out
 }
 
-// InstanceLost says why a claim's MIG instance does not hold it any more; empty while it does.
-func (r *Core) InstanceLost(l store.Reader, c ledger.Claim) string {
+// InstanceLost says why a grant's MIG instance does not hold it any more; empty while it does.
+func (r *Core) InstanceLost(l store.Reader, c ledger.Reservation) string {
 	if !instances.In(c.Placement) {
 		return ""
 	}
 	return r.Instances.Lost(c.Placement[0], instances.Of(c.Placement[0], l.GPU))
 }
 
-// Leased are the claims that have a lease.
-func (r *Core) Leased() []ledger.ClaimID {
-	var ids []ledger.ClaimID
+// Active are the grants that have an attachment.
+func (r *Core) Active() []ledger.GrantID {
+	var ids []ledger.GrantID
 	for _, g := range r.Store.Grants() {
-		if g.Lease != nil {
-			ids = append(ids, g.Claim.ID)
+		if g.Active != nil {
+			ids = append(ids, g.ID)
 		}
 	}
 	return ids
@@ -224,8 +225,8 @@ func (r *Core) Leased() []ledger.ClaimID {
 func (r *Core) Served() (out []backend.Grant) {
 	r.Store.Read(func(l store.Reader) {
 		for _, g := range l.Grants() {
-			// The containers of a pod's claim may have been made already, and not be armed yet.
-			if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
+			// The containers of a pod's grant may have been made already, and not be activated yet.
+			if backend.PropertiesOf(g.Backend).Served && (g.Active != nil || g.Owner.Pod()) {
 				out = append(out, GrantOf(l, g))
 			}
 		}
@@ -233,8 +234,8 @@ func (r *Core) Served() (out []backend.Grant) {
 	return out
 }
 
-// Drop forgets a claim without a lease; none of that id is no error.
-func (r *Core) Drop(l *ledger.Ledger, id ledger.ClaimID) error {
+// Drop forgets a grant without an attachment; none of that id is no error.
+func (r *Core) Drop(l *ledger.Ledger, id ledger.GrantID) error {
 	g, ok := l.Get(id)
 	if !ok {
 		return nil
@@ -242,18 +243,18 @@ func (r *Core) Drop(l *ledger.Ledger, id ledger.ClaimID) error {
 	if err := l.Release(id); err != nil {
 		return err
 	}
-	r.Notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
+	r.Notify.Audit.Grant(audit.Release, g.Reservation, 0, "", nil)
 	r.Forget(l, g)
 	return nil
 }
 
 // Forget drops the data that other packages keep for a grant that the ledger no longer has.
 func (r *Core) Forget(l store.Reader, g ledger.Grant) {
-	if r.Handles.Remove(g.Claim.ID) {
-		g.Lease = nil
+	if r.Handles.Remove(g.ID) {
+		g.Active = nil
 		r.BackendOf(g, r.Driver.Get()).Release(GrantOf(l, g))
 	}
-	r.Guard.Drop(g.Claim.ID)
+	r.Guard.Drop(g.ID)
 	r.Announce()
 }
 

@@ -20,9 +20,9 @@ import (
 // TerminatingReason of a pod: the node is about to terminate.
 const TerminatingReason = "NodeTerminating"
 
-// SetHealth tells a GPU's health. Claims on it stay; new ones go elsewhere.
+// SetHealth tells a GPU's health. Grants on it stay; new ones go elsewhere.
 func (r *Devices) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		r.observe(l, sharing.GPURef{UUID: gpu}, health.State{Health: h, Reason: reason})
 		return nil
 	})
@@ -61,7 +61,7 @@ func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	if h != sharing.HealthOK {
 		sentence = "MIG instance " + id.String() + " is " + h.String() + ": " + reason
 	}
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		r.Health.SetInstance(gpu, in, health.State{Health: h, Reason: reason})
 		r.applyHealth(l)
 		r.Conditions.SetOf(conditions.Instance, id.String(), sentence)
@@ -71,11 +71,11 @@ func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	r.Announce()
 }
 
-// SetTrouble sets which GPUs must not be used although the health check finds them healthy, and why. Their MIG
+// SetErrors sets which GPUs must not be used although the health check finds them healthy, and why. Their MIG
 // instances differ from the desired ones, and the reconciler could not correct them.
-func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
+func (r *Devices) SetErrors(why map[sharing.GPUID]string) {
 	changed := false
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		changed = r.Health.SetUnusable(why)
 		r.applyHealth(l)
 		return nil
@@ -89,7 +89,7 @@ func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
 // with a GPU gets an event.
 func (r *Devices) SetLeaving(ctx context.Context, why string) {
 	var grants []ledger.Grant
-	r.Store.Read(func(l store.Reader) { // no grant is claimed between
+	r.Store.Read(func(l store.Reader) { // no grant is reserved between
 		if r.Conditions.Set(conditions.Leaving, why) && why != "" {
 			grants = l.Grants()
 		}
@@ -99,11 +99,11 @@ func (r *Devices) SetLeaving(ctx context.Context, why string) {
 	}
 }
 
-// Attach takes a driver that answers into use, or replaces the one in use. Caps of running leases are
+// Attach takes a driver that answers into use, or replaces the one in use. Caps of running attachments are
 // verified against it before anything is granted.
 func (r *Devices) Attach(ctx context.Context, att gpudriver.Attached) error {
 	var orphans []cgroup.Group
-	err := r.Store.Note(func(l *ledger.Ledger) error {
+	err := r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if err := l.SetInventory(r.Allocatable(att.GPUs)); err != nil {
 			return fmt.Errorf("take in inventory: %w", err)
 		}
@@ -142,7 +142,7 @@ func (r *Devices) Attach(ctx context.Context, att gpudriver.Attached) error {
 
 // Detach tells that no driver answers any more, and why. Grants stay; nothing new is granted.
 func (r *Devices) Detach(reason string) {
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if !r.Conditions.Set(conditions.Driver, reason) && r.Driver.Get() == nil {
 			return nil
 		}
@@ -156,15 +156,15 @@ func (r *Devices) Detach(reason string) {
 	})
 }
 
-// SetCordons replaces the cordoned GPUs, with reasons. Claims on them stay, and their containers can restart.
+// SetCordons replaces the cordoned GPUs, with reasons. Grants on them stay, and their containers can restart.
 func (r *Devices) SetCordons(why map[sharing.GPUID]string) {
-	_ = r.Store.Note(func(l *ledger.Ledger) error { l.SetCordons(why); return nil })
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error { l.SetCordons(why); return nil })
 	r.Announce()
 }
 
 // Amend changes what is known of the driver in use: its GPUs, and what each can give. Grants stay as they are.
 func (r *Devices) Amend(change func(*gpudriver.Attached)) {
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if r.Driver.Amend(change) {
 			r.TakeInventory(l)
 		}
@@ -174,7 +174,7 @@ func (r *Devices) Amend(change func(*gpudriver.Attached)) {
 	r.Announce()
 }
 
-// Inventory is the node's GPUs as the driver last reported them, with removed ones that still have claims. It makes
+// Inventory is the node's GPUs as the driver last reported them, with removed ones that still have grants. It makes
 // no call, and is empty before the first driver.
 func (r *Devices) Inventory() []sharing.GPU {
 	var out []sharing.GPU
@@ -189,8 +189,8 @@ func (r *Devices) Inventory() []sharing.GPU {
 // is not the node's.
 func (r *Devices) DriverSeen() bool { return r.Driver.Seen() }
 
-// DriverGone reports whether a driver has answered since this runtime was made, and none does now.
-func (r *Devices) DriverGone() bool { return r.Driver.Seen() && r.Driver.Get() == nil }
+// DriverLost reports whether a driver has answered since this runtime was made, and none does now.
+func (r *Devices) DriverLost() bool { return r.Driver.Seen() && r.Driver.Get() == nil }
 
 // TakeInventory takes in the GPUs of the driver in use again, with the amounts that the settings allow.
 func (r *Devices) TakeInventory(l *ledger.Ledger) {

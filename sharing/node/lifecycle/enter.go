@@ -21,8 +21,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// enter moves the claiming process into its group.
-func (r *Activator) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached,
+// enter moves the reserving process into its group.
+func (r *Activator) enter(ctx context.Context, c ledger.Reservation, owner *process.Handle, att gpudriver.Attached,
 	group cgroup.Group) error {
 	check := entryCheck{
 		gpus: r.answering(att.GPUs), driver: att.Driver, roots: []string{r.DevRoot, cmp.Or(r.CapsRoot, r.DevRoot)},
@@ -30,12 +30,12 @@ func (r *Activator) enter(ctx context.Context, c ledger.Claim, owner *process.Ha
 	}
 	return entry.Entry{
 		Groups: r.Cgroups, Group: group, Process: owner, Check: check.run, Log: r.Log,
-		After: func(step string) error { return r.Failpoints.Eval(armPoint(step)) },
+		After: func(step string) error { return r.Failpoints.Eval(activatePoint(step)) },
 	}.Run(ctx)
 }
 
-// armPoint is the failpoint after a step of an entry.
-func armPoint(step string) string { return "arm-after-" + step }
+// activatePoint is the failpoint after a step of an entry.
+func activatePoint(step string) string { return "arm-after-" + step }
 
 // answering are the GPUs of which an answer can be expected.
 func (r *Activator) answering(gpus []sharing.GPU) []sharing.GPU {
@@ -92,7 +92,7 @@ func (c entryCheck) run(ctx context.Context, pids []int) error {
 	if err != nil {
 		return err
 	}
-	if err := entry.Judge(found); err != nil {
+	if err := entry.Evaluate(found); err != nil {
 		return err
 	}
 	return c.readBack(ctx)

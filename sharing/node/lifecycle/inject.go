@@ -22,11 +22,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// Inject binds a container instance, which is about to be made, to its claim, and returns what it gets. The
-// claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
-// answer again. Where the claim's last lease is just ending, it waits for that up to busyPatience: a container
-// runtime takes an error for the container's. Errors: those of ClaimPod.
-func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection,
+// Inject binds a container instance, which is about to be made, to its grant, and returns what it gets. The
+// grant is made here if it was not at the sandbox's creation. A call for the same container id gives the same
+// answer again. Where the grant's last attachment is just ending, it waits for that up to busyPatience: a container
+// runtime takes an error for the container's. Errors: those of ReservePod.
+func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerRequest, containerID string) (sharing.Injection,
 	error) {
 	start := time.Now()
 	in, err := r.inject(ctx, ask, containerID)
@@ -35,7 +35,7 @@ func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, contain
 	if err != nil {
 		return in, err
 	}
-	return in, r.Store.Note(func(l *ledger.Ledger) error {
+	return in, r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if id, ok := l.ByContainerID(containerID); ok {
 			l.SetChecks(id, containerID, func(c *ledger.Checks) { c.InjectTook = took })
 		}
@@ -43,17 +43,17 @@ func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, contain
 	})
 }
 
-func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection,
+func (r *Injector) inject(ctx context.Context, ask sharing.ContainerRequest, containerID string) (sharing.Injection,
 	error) {
-	var id ledger.ClaimID
+	var id ledger.GrantID
 	isNew := false
-	needs := func(at *place.Node) []sharing.Request { return at.Unclaimed([]sharing.ContainerAsk{ask}) }
+	needs := func(at *place.Node) []sharing.Request { return at.Unreserved([]sharing.ContainerRequest{ask}) }
 	err := r.reserver.withRoom(ctx, needs, func() (err error) {
 		id, isNew, err = r.bindPatiently(ctx, ask, containerID)
 		return err
 	})
 	if isNew || err != nil {
-		r.Observer.Claimed(err)
+		r.Observer.Reserved(err)
 	}
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
@@ -77,15 +77,15 @@ func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, contain
 	return r.InjectionOf(id)
 }
 
-// bindPatiently is bind, again while the claim is busy.
-func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID,
+// bindPatiently is bind, again while the grant is busy.
+func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerRequest, containerID string) (ledger.GrantID,
 	bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, busyPatience)
 	defer cancel()
 	for {
-		var id ledger.ClaimID
+		var id ledger.GrantID
 		var isNew bool
-		err := r.Store.Note(func(l *ledger.Ledger) (err error) {
+		err := r.Store.UpdateLater(func(l *ledger.Ledger) (err error) {
 			id, isNew, err = r.bind(l, ask, containerID)
 			return err
 		})
@@ -100,8 +100,9 @@ func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, 
 	}
 }
 
-// bind finds or makes the claim, and notes that the container is its next user.
-func (r *Injector) bind(l *ledger.Ledger, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+// bind finds or makes the grant, and notes that the container is its next user.
+func (r *Injector) bind(l *ledger.Ledger, ask sharing.ContainerRequest, containerID string) (ledger.GrantID, bool,
+	error) {
 	if id, ok := l.ByContainerID(containerID); ok {
 		return id, false, nil
 	}
@@ -110,62 +111,64 @@ func (r *Injector) bind(l *ledger.Ledger, ask sharing.ContainerAsk, containerID 
 	}
 	keepPod(l, ask.Ref.PodUID)
 	if ask.Kind == sharing.ContainerApp {
-		if err := r.endInitClaims(l, ask.Ref.PodUID); err != nil {
+		if err := r.endInitGrants(l, ask.Ref.PodUID); err != nil {
 			return "", false, err
 		}
 	}
-	id, part, isNew, err := r.reserver.claimFor(l, ask)
+	id, part, isNew, err := r.reserver.grantFor(l, ask)
 	if err != nil {
 		return "", false, err
 	}
 	if g, _ := l.Get(id); g.Work != ledger.NoWork {
-		return "", false, fmt.Errorf("claim %q is %w", id, ErrBusy)
+		return "", false, fmt.Errorf("grant %q is %w", id, ErrBusy)
 	}
-	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks),
-		Part: part}
+	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container,
+		Requests: slices.Clone(ask.Requests),
+		Part:     part}
 	return id, isNew, l.Assign(id, next)
 }
 
-// endInitClaims drops the claims of a pod's init containers: they have run once an app container is made. One
-// whose lease has not ended yet is dropped when it has.
-func (r *Injector) endInitClaims(l *ledger.Ledger, podUID string) error {
-	for _, g := range l.Grants() {
-		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind != sharing.ContainerInit {
+// endInitGrants drops the grants of a pod's init containers: they have run once an app container is made. One
+// whose attachment has not ended yet is dropped when it has.
+func (r *Injector) endInitGrants(l *ledger.Ledger, podUID string) error {
+	for _, id := range l.ByPod(podUID) {
+		g, _ := l.Get(id)
+		if g.Kind != sharing.ContainerInit {
 			continue
 		}
-		if g.Work != ledger.NoWork || g.Lease != nil {
-			l.Withdraw(g.Claim.ID, ledger.InitDone)
+		if g.Work != ledger.NoWork || g.Active != nil {
+			l.Withdraw(g.ID, ledger.InitDone)
 			continue
 		}
-		if err := r.Drop(l, g.Claim.ID); err != nil {
+		if err := r.Drop(l, g.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// InjectionOf is what the container that uses a claim gets. ErrNotFound for an unknown claim.
-func (r *Injector) InjectionOf(id ledger.ClaimID) (in sharing.Injection, err error) {
+// InjectionOf is what the container that uses a grant gets. ErrNotFound for an unknown grant.
+func (r *Injector) InjectionOf(id ledger.GrantID) (in sharing.Injection, err error) {
 	r.Store.Read(func(l store.Reader) { in, err = r.injectionOf(l, id) })
 	return in, err
 }
 
-func (r *Injector) injectionOf(l store.Reader, id ledger.ClaimID) (sharing.Injection, error) {
+func (r *Injector) injectionOf(l store.Reader, id ledger.GrantID) (sharing.Injection, error) {
 	g, ok := l.Get(id)
 	if !ok {
 		return sharing.Injection{}, fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
 	}
 	u := g.Newest()
-	rec := store.Recorded(g.Claim, u)
+	rec := store.Recorded(g.Reservation, u)
 	rec.Cgroup, rec.Inode = "", 0
 	note, err := record.EncodeGrant(rec)
 	if err != nil {
 		return sharing.Injection{}, err
 	}
-	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Claim.Level,
-		Asks: slices.Clone(g.Claim.Asks), Note: note}
+	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Level,
+		Requests: slices.Clone(g.Requests), Annotation: note}
 	if u.ContainerID != "" {
-		in.Asks = slices.Clone(u.Asks)
+		in.Requests = slices.Clone(u.Requests)
 		if len(u.Part) > 0 {
 			in.Placement = u.Part.Clone()
 		}
@@ -187,7 +190,7 @@ func (r *Injector) injectionOf(l store.Reader, id ledger.ClaimID) (sharing.Injec
 	return in, nil
 }
 
-func injectedEnv(id ledger.ClaimID, p sharing.Placement, level sharing.Level) map[string]string {
+func injectedEnv(id ledger.GrantID, p sharing.Placement, level sharing.Level) map[string]string {
 	memory, percent := p.Total()
 	return map[string]string{
 		"KERF_GRANT":        string(id),
@@ -200,7 +203,7 @@ func injectedEnv(id ledger.ClaimID, p sharing.Placement, level sharing.Level) ma
 
 // byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant
 // ends meanwhile.
-func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
+func (r *Core) byBackend(id ledger.GrantID, do func(backend.Backend, backend.Grant) error) error {
 	g, ok := r.Store.Get(id)
 	if !ok {
 		return nil
@@ -219,8 +222,8 @@ func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Gra
 	return err
 }
 
-// Prepare makes what the containers of a claim are to be made with.
-func (r *Core) Prepare(ctx context.Context, id ledger.ClaimID) error {
+// Prepare makes what the containers of a grant are to be made with.
+func (r *Core) Prepare(ctx context.Context, id ledger.GrantID) error {
 	var inForce sharing.Placement
 	r.Store.Read(func(l store.Reader) {
 		g, _ := l.Get(id)
@@ -234,7 +237,7 @@ func (r *Core) Prepare(ctx context.Context, id ledger.ClaimID) error {
 	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Prepare(ctx, of, inForce) })
 }
 
-// enforce has the backend of a claim enforce its caps for programs that start next.
-func (r *Core) enforce(ctx context.Context, id ledger.ClaimID, inForce sharing.Placement) error {
+// enforce has the backend of a grant enforce its caps for programs that start next.
+func (r *Core) enforce(ctx context.Context, id ledger.GrantID, inForce sharing.Placement) error {
 	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Enforce(ctx, of, inForce) })
 }

@@ -27,7 +27,7 @@ import (
 // connect meanwhile.
 func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g ledger.Grant, of backend.Grant,
 	f sharing.Share) error {
-	if !backend.PropertiesOf(g.Claim.Backend).Served {
+	if !backend.PropertiesOf(g.Backend).Served {
 		return nil
 	}
 	uses, err := att.Driver.Processes(ctx, f.GPU)
@@ -35,7 +35,7 @@ func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g le
 		return fmt.Errorf("the driver does not tell which of its processes are clients of MPS, so it cannot be "+
 			"lowered: %w (%w)", sharing.ErrUnavailable, err)
 	}
-	pids, err := cgroup.ProcsOf(r.groupsOf(g.Claim.ID))
+	pids, err := cgroup.ProcsOf(r.groupsOf(g.ID))
 	if err != nil {
 		return fmt.Errorf("its processes are unknown, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
 	}
@@ -54,52 +54,52 @@ func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g le
 	for _, other := range r.Served() {
 		if key, terms := mps.Of(other, nil); other.ID != of.ID && key == daemon && terms.Memory > f.Memory {
 			return fmt.Errorf("its MPS daemon serves grant %s with %s too, so that what its processes start would "+
-				"keep the old limit: ask for a new grant instead: %w",
+				"keep the old limit: request a new grant instead: %w",
 				other.ID, terms.Memory, sharing.ErrConflict)
 		}
 	}
 	return nil
 }
 
-// groupsOf are the cgroups of a claim's lease, none where it has none.
-func (r *Resizer) groupsOf(id ledger.ClaimID) []cgroup.Group {
+// groupsOf are the cgroups of a grant's attachment, none where it has none.
+func (r *Resizer) groupsOf(id ledger.GrantID) []cgroup.Group {
 	g, _ := r.Store.Get(id)
-	if g.Lease == nil {
+	if g.Active == nil {
 		return nil
 	}
-	return []cgroup.Group{r.GroupOf(*g.Lease)}
+	return []cgroup.Group{r.GroupOf(*g.Active)}
 }
 
-// noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first
+// noteStart remembers what the processes of an attachment that MPS holds were started with, before its size was first
 // changed.
 func (r *Resizer) noteStart(c resizing) {
-	if !backend.PropertiesOf(c.grant.Claim.Backend).Served || c.grant.Lease == nil {
+	if !backend.PropertiesOf(c.grant.Backend).Served || c.grant.Active == nil {
 		return
 	}
-	pids, err := cgroup.ProcsOf(r.groupsOf(c.grant.Claim.ID))
+	pids, err := cgroup.ProcsOf(r.groupsOf(c.grant.ID))
 	if err != nil {
 		pids = nil // it ends
 	}
 	memory, _ := c.from.Total()
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
-		l.SetChecks(c.grant.Claim.ID, c.grant.Lease.ContainerID, func(c *ledger.Checks) {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
+		l.SetChecks(c.grant.ID, c.grant.Active.ContainerID, func(c *ledger.Checks) {
 			c.StartedWith, c.StartedPIDs = cmp.Or(c.StartedWith, memory), pids
 		})
 		return nil
 	})
 }
 
-// StartedWhy says which processes of an attachment have less than its cap because they started before it grew. Those of
-// the attachment are now, if they were read.
-func StartedWhy(g ledger.Grant, now []int) string {
-	if g.Lease == nil || g.Lease.StartedWith == 0 {
+// StartedReason says which processes of an attachment have less than its cap because they started before it grew. Those
+// of the attachment are now, if they were read.
+func StartedReason(g ledger.Grant, now []int) string {
+	if g.Active == nil || g.Active.StartedWith == 0 {
 		return ""
 	}
-	if memory, _ := g.Claim.Placement.Total(); memory <= g.Lease.StartedWith {
+	if memory, _ := g.Placement.Total(); memory <= g.Active.StartedWith {
 		return ""
 	}
 	if len(now) == 0 {
-		now = g.Lease.StartedPIDs
+		now = g.Active.StartedPIDs
 	}
 	who := "its processes"
 	if len(now) > 0 {
@@ -108,5 +108,5 @@ func StartedWhy(g ledger.Grant, now []int) string {
 	return fmt.Sprintf("%s, and what they start, have at most the %s that they were started with, and clients of MPS "+
 		"what they connected with; a container that is started again, or a program whose "+
 		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
-		who, g.Lease.StartedWith)
+		who, g.Active.StartedWith)
 }

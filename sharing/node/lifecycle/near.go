@@ -27,8 +27,8 @@ func (r *Reserver) refused(err error) error {
 }
 
 // moveNear moves a grant to the NUMA node that kubelet chose, if it should move and has room there.
-func (r *Reserver) moveNear(l *ledger.Ledger, g ledger.Grant, ask sharing.ContainerAsk) error {
-	near, c := ask.Advice.Near, g.Claim
+func (r *Reserver) moveNear(l *ledger.Ledger, g ledger.Grant, ask sharing.ContainerRequest) error {
+	near, c := ask.Advice.NUMA, g.Reservation
 	if !place.ShouldMove(g, ask, l.GPU) {
 		return nil
 	}
@@ -40,29 +40,29 @@ func (r *Reserver) moveNear(l *ledger.Ledger, g ledger.Grant, ask sharing.Contai
 	if err := l.Release(c.ID); err != nil {
 		return err
 	}
-	p, ok := r.Place(l).Near(req, near)
+	p, ok := r.Place(l).PlaceOnNUMA(ask, req)
 	if !ok {
-		return l.Claim(c)
+		return l.Reserve(c)
 	}
 	was := c
 	c.Placement = p
-	if err := l.Claim(c); err != nil {
-		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), l.Claim(was))
+	if err := l.Reserve(c); err != nil {
+		return errors.Join(fmt.Errorf("move the grant to NUMA node %d: %w", near[0].NUMA, err), l.Reserve(was))
 	}
-	r.Notify.Audit.Claim(audit.Release, was, 0, "", nil)
-	r.Notify.Audit.Claim(audit.Reserve, c, c.Backend, c.LevelReason, nil)
+	r.Notify.Audit.Grant(audit.Release, was, 0, "", nil)
+	r.Notify.Audit.Grant(audit.Reserve, c, c.Backend, c.LevelReason, nil)
 	r.Log.Info("moved grant to the NUMA node of kubelet", "grant", c.ID, "numa", near[0].NUMA, "gpus", p.GPUs())
 	r.Announce()
 	return nil
 }
 
 // podNeed is what the containers of a pod that have no grant need.
-func (r *Reserver) podNeed(asks []sharing.ContainerAsk, start time.Time) mode.Need {
+func (r *Reserver) podNeed(asks []sharing.ContainerRequest, start time.Time) mode.Need {
 	need := mode.Need{
 		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
-		Since: start, But: choice.PodsByMPS(r.NoMPSForPods), Asks: asks,
+		Since: start, But: choice.PodsByMPS(r.NoMPSForPods), Containers: asks,
 	}
-	r.at(func(at *place.Node) { need.Requests = at.HardenedAll(at.Unclaimed(asks)) })
+	r.at(func(at *place.Node) { need.Requests = at.HardenedAll(at.Unreserved(asks)) })
 	for _, a := range asks {
 		need.Prefer = append(need.Prefer, a.Advice.GPUs...)
 	}

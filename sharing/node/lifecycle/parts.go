@@ -46,7 +46,7 @@ type Grants struct {
 // New makes the parts. The exported fields of c are set. Set the exported fields of the parts before anything else is
 // called.
 func New(c Core) *Grants {
-	c.queue, c.verifyNow = work.New[ledger.ClaimID](), make(chan struct{}, 1)
+	c.queue, c.verifyNow = work.New[ledger.GrantID](), make(chan struct{}, 1)
 	caps := &Caps{&c, newGate(gateWidth, gateTime)}
 	releaser := &Releaser{&c, caps}
 	finder := &Finder{&c, caps}
@@ -66,7 +66,7 @@ type Caps struct {
 	gate *gate
 }
 
-// Releaser ends leases and claims.
+// Releaser ends attachments and grants.
 type Releaser struct {
 	*Core
 	caps *Caps
@@ -97,10 +97,10 @@ type Settings interface {
 	Pool() config.Pool
 }
 
-// Loans lend free memory to grants beyond their guarantee.
-type Loans interface {
-	// Claim calls try, if need be again after memory that is missing was taken back.
-	Claim(ctx context.Context, try func() error,
+// BurstMemory lend free memory to grants beyond their guarantee.
+type BurstMemory interface {
+	// Grant calls try, if need be again after memory that is missing was taken back.
+	Reserve(ctx context.Context, try func() error,
 		missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error
 }
 
@@ -109,12 +109,12 @@ type Reserver struct {
 	*Core
 	Settings Settings
 	// Place returns the node as a placement sees it, with these grants and GPUs.
-	Place func(store.Reader) *place.Node
-	Modes *mode.Switcher
-	Loans Loans
+	Place       func(store.Reader) *place.Node
+	Modes       *mode.Switcher
+	BurstMemory BurstMemory
 	// Unplaced are the pods without grants.
 	Unplaced *unplaced.Pods
-	// NewID makes a claim's id; two calls never give the same.
+	// NewID makes a grant's id; two calls never give the same.
 	NewID func() string
 	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
 	NoMPSForPods string
@@ -149,7 +149,7 @@ type Devices struct {
 func Failpoints() []string {
 	points := append(checkpoint.Failpoints(), "arm-after-mkdir", "arm-after-record", "arm-after-caps")
 	for _, step := range entry.Steps() {
-		points = append(points, armPoint(step))
+		points = append(points, activatePoint(step))
 	}
 	return append(points,
 		"end-after-clear", "end-after-rmdir",
@@ -165,15 +165,15 @@ const (
 	// CapDeadline bounds what is done with the caps of one grant.
 	CapDeadline    = 20 * time.Second
 	sampleDeadline = 2 * time.Second
-	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all.
+	// busyPatience is how long Inject waits for an attachment that is ending; NRI's answer has 2 s in all.
 	busyPatience = time.Second
 	// capSlack is how far an enforced limit may be below the request, since a driver rounds down to its pages.
 	capSlack = 2 * sharing.MiB
 	// listDeadline bounds one reading of the process list of a GPU.
 	listDeadline = 500 * time.Millisecond
-	// reservationsEvery is how often claims without a lease are looked at.
+	// reservationsEvery is how often grants without an attachment are looked at.
 	reservationsEvery = 500 * time.Millisecond
-	// againEvery is when a lease that is over and could not end is looked at again.
+	// againEvery is when an attachment that is over and could not end is looked at again.
 	againEvery = 500 * time.Millisecond
 	// reconcileGap is the least time between two runs.
 	reconcileGap = 20 * time.Millisecond

@@ -17,39 +17,38 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
-	"github.com/kerf-gpu/kerf/sharing/node/store"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
-// ClaimPod reserves placements for all containers of one pod that request a share: all of them, or none. A container
-// that has its claim already keeps it, so a call may be repeated. An init container gets a separate claim only if no
-// later container's claim covers its request.
+// ReservePod reserves placements for all containers of one pod that request a share: all of them, or none. A container
+// that has its grant already keeps it, so a call may be repeated. An init container gets a separate grant only if no
+// later container's grant covers its request.
 //
 // ErrUnavailable: the node grants nothing at present. ErrInvalid: a wrong request. *allocator.NoFit: no GPU has
 // enough free capacity. Each names the container.
-func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
+func (r *Reserver) ReservePod(ctx context.Context, asks []sharing.ContainerRequest) error {
 	made, start := 0, time.Now()
-	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unclaimed(asks) }, func() (err error) {
+	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unreserved(asks) }, func() (err error) {
 		asks := inOrder(asks)
-		return r.Store.Note(func(l *ledger.Ledger) (err error) {
-			made, err = r.claimPod(l, asks)
+		return r.Store.UpdateLater(func(l *ledger.Ledger) (err error) {
+			made, err = r.reservePod(l, asks)
 			return err
 		})
 	})
 	for range made {
-		r.Observer.Claimed(nil)
+		r.Observer.Reserved(nil)
 	}
 	listed := false
 	if len(asks) > 0 {
 		ref := asks[0].Ref
-		err = r.Modes.Note(ref.PodUID, err, func() mode.Need { return r.podNeed(asks, start) })
+		err = r.Modes.Record(ref.PodUID, err, func() mode.Need { return r.podNeed(asks, start) })
 		var waited unplaced.Wait
-		if waited, listed = r.Unplaced.Note(ref, start, err); err == nil && made > 0 {
-			r.Observer.Placed(ref.Namespace, asks[0].Request.Profile, waited.Why, time.Since(waited.Since))
+		if waited, listed = r.Unplaced.Record(ref, start, err); err == nil && made > 0 {
+			r.Observer.Placed(ref.Namespace, asks[0].Request.Profile, waited.Err, time.Since(waited.Since))
 		}
 	}
 	if err != nil {
-		r.Observer.Claimed(err)
+		r.Observer.Reserved(err)
 	}
 	if made > 0 || listed {
 		r.Announce()
@@ -57,19 +56,20 @@ func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) er
 	return err
 }
 
-// withRoom claims, and takes back burst memory if necessary. needs are the requests that must fit.
+// withRoom grants, and takes back burst memory if necessary. needs are the requests that must fit.
 func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
-	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPURef]bool) (missing map[sharing.GPURef]sharing.Bytes) {
-		r.at(func(at *place.Node) { missing = at.Recall(needs(at), inUse) })
-		return missing
-	})
+	return r.BurstMemory.Reserve(ctx, try,
+		func(inUse map[sharing.GPURef]bool) (missing map[sharing.GPURef]sharing.Bytes) {
+			r.at(func(at *place.Node) { missing = at.Recall(needs(at), inUse) })
+			return missing
+		})
 }
 
 // inOrder sorts containers that run at the same time first, and among them those with another's cap last. The larger
-// init containers follow, so that a later one finds a claim that it may use.
-func inOrder(asks []sharing.ContainerAsk) []sharing.ContainerAsk {
+// init containers follow, so that a later one finds a grant that it may use.
+func inOrder(asks []sharing.ContainerRequest) []sharing.ContainerRequest {
 	asks = slices.Clone(asks)
-	rank := func(a sharing.ContainerAsk) int {
+	rank := func(a sharing.ContainerRequest) int {
 		switch {
 		case a.Kind == sharing.ContainerInit:
 			return 2
@@ -78,7 +78,7 @@ func inOrder(asks []sharing.ContainerAsk) []sharing.ContainerAsk {
 		}
 		return 0
 	}
-	slices.SortStableFunc(asks, func(a, b sharing.ContainerAsk) int {
+	slices.SortStableFunc(asks, func(a, b sharing.ContainerRequest) int {
 		x, y := a.Request, b.Request
 		if a.Kind != sharing.ContainerInit || b.Kind != sharing.ContainerInit {
 			return rank(a) - rank(b)
@@ -88,11 +88,11 @@ func inOrder(asks []sharing.ContainerAsk) []sharing.ContainerAsk {
 	return asks
 }
 
-func (r *Reserver) claimPod(l *ledger.Ledger, asks []sharing.ContainerAsk) (int, error) {
+func (r *Reserver) reservePod(l *ledger.Ledger, asks []sharing.ContainerRequest) (int, error) {
 	if err := r.PodsReady(); err != nil {
 		return 0, err
 	}
-	var made []ledger.ClaimID
+	var made []ledger.GrantID
 	undo := func(err error) (int, error) {
 		for _, id := range made {
 			err = errors.Join(err, r.Drop(l, id))
@@ -101,7 +101,7 @@ func (r *Reserver) claimPod(l *ledger.Ledger, asks []sharing.ContainerAsk) (int,
 	}
 	for _, ask := range asks {
 		keepPod(l, ask.Ref.PodUID)
-		id, _, isNew, err := r.claimFor(l, ask)
+		id, _, isNew, err := r.grantFor(l, ask)
 		if err != nil {
 			return undo(fmt.Errorf("container %q: %w", ask.Ref.Container, err))
 		}
@@ -117,25 +117,29 @@ func (r *Reserver) claimPod(l *ledger.Ledger, asks []sharing.ContainerAsk) (int,
 	return len(made), nil
 }
 
-// claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for
-// less than the claim.
-func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement,
+// grantFor finds the grant that a container is to use, or makes it. part is set where the container requests
+// less than the grant.
+func (r *Reserver) grantFor(l *ledger.Ledger, ask sharing.ContainerRequest) (id ledger.GrantID, part sharing.Placement,
 	isNew bool, err error) {
+	if ask.ExistingOnly && sharing.OfClaims(ask.Requests) {
+		id, err = place.ClaimGrant(l, ask)
+		return id, nil, false, err
+	}
 	if g, ok := l.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
 		switch {
-		case slices.Equal(g.Claim.Asks, ask.Asks) && sharesAs(l, g, ask):
-			l.Keep(g.Claim.ID, ledger.InitDone, ledger.PodGone)
-			l.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
-			return g.Claim.ID, nil, false, r.moveNear(l, g, ask)
-		case g.Work != ledger.NoWork || g.Lease != nil:
-			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID,
-				sharing.AskStrings(g.Claim.Asks), sharing.ErrConflict)
+		case slices.Equal(g.Requests, ask.Requests) && place.SharesAs(l, g, ask):
+			l.CancelWithdrawal(g.ID, ledger.InitDone, ledger.PodRemoved)
+			l.SetTerms(g.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
+			return g.ID, nil, false, r.moveNear(l, g, ask)
+		case g.Work != ledger.NoWork || g.Active != nil:
+			return "", nil, false, fmt.Errorf("grant %q of it is in use with other amounts (%v): %w", g.ID,
+				sharing.FormatResourceRequests(g.Requests), sharing.ErrConflict)
 		}
-		if err := r.Drop(l, g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
+		if err := r.Drop(l, g.ID); err != nil { // a grant made before kubelet admitted the container
 			return "", nil, false, err
 		}
 	}
-	if ask.HeldOnly {
+	if ask.ExistingOnly {
 		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has "+
 			"not reported yet (and never does of a static pod): %w", sharing.ErrUnavailable)
 	}
@@ -143,7 +147,7 @@ func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledg
 		return "", nil, false, err
 	}
 	if ask.With != "" {
-		id, err := r.claimWith(l, ask)
+		id, err := r.reserveWith(l, ask)
 		return id, nil, err == nil, err
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
@@ -152,8 +156,8 @@ func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledg
 	}
 	at := r.Place(l)
 	if ask.Kind == sharing.ContainerInit {
-		if id, part, ok := at.Lender(ask.Ref.PodUID, req); ok {
-			l.Keep(id, ledger.InitDone)
+		if id, part, ok := at.BurstManager(ask.Ref.PodUID, req); ok {
+			l.CancelWithdrawal(id, ledger.InitDone)
 			return id, part, false, nil
 		}
 	}
@@ -161,44 +165,42 @@ func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledg
 	if err != nil {
 		return "", nil, false, r.refused(err)
 	}
-	c := r.podClaim(ask, placed.Request, placed.Placement)
+	c := r.podGrant(ask, placed.Request, placed.Placement)
 	c.Terms = at.Terms(c.Owner, placed.Enforced)
 	return c.ID, nil, true, r.hold(l, c, ask)
 }
 
-// podClaim is the claim of a pod's container, with a new id.
-func (r *Reserver) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement) ledger.Claim {
-	return ledger.Claim{
-		ID: ledger.ClaimID(r.NewID()), Request: req, Placement: p,
+// podGrant is the grant of a pod's container, with a new id.
+func (r *Reserver) podGrant(ask sharing.ContainerRequest, req sharing.Request, p sharing.Placement) ledger.Reservation {
+	return ledger.Reservation{
+		ID: ledger.GrantID(r.NewID()), Request: req, Placement: p,
 		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace,
 			PodName: ask.Ref.Pod},
 	}
 }
 
-// hold reserves a container's claim.
-func (r *Reserver) hold(l *ledger.Ledger, c ledger.Claim, ask sharing.ContainerAsk) error {
-	c.Kind, c.Asks, c.Priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
-	if err := l.Claim(c); err != nil {
+// hold reserves a container's grant.
+func (r *Reserver) hold(l *ledger.Ledger, c ledger.Reservation, ask sharing.ContainerRequest) error {
+	c.Kind, c.Requests, c.Priority = ask.Kind, slices.Clone(ask.Requests), ask.Priority
+	if err := l.Reserve(c); err != nil {
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
-	r.Notify.Audit.Claim(audit.Reserve, c, c.Backend, c.LevelReason, nil)
+	r.Notify.Audit.Grant(audit.Reserve, c, c.Backend, c.LevelReason, nil)
 	r.Log.Info("reserved grant", "grant", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container",
 		ask.Ref.Container,
-		"asks", sharing.AskStrings(ask.Asks),
+		"asks", sharing.FormatResourceRequests(ask.Requests),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", c.Placement.GPUs())
 	return nil
 }
 
-// PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end
+// PodRemoved tells that kubelet has forgotten a pod, or that none of its containers starts again: its grants end
 // once nothing uses them.
-func (r *Reserver) PodGone(uid string) {
+func (r *Reserver) PodRemoved(uid string) {
 	listed := false
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
-		for _, g := range l.Grants() {
-			if uid != "" && g.Claim.Owner.PodUID == uid {
-				l.Withdraw(g.Claim.ID, ledger.PodGone)
-			}
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
+		for _, id := range l.ByPod(uid) {
+			l.Withdraw(id, ledger.PodRemoved)
 		}
 		listed = r.Unplaced.Forget(uid)
 		r.Modes.Forget(uid)
@@ -212,18 +214,16 @@ func (r *Reserver) PodGone(uid string) {
 
 // keepPod takes back that a pod is gone: one of its containers is to start.
 func keepPod(l *ledger.Ledger, uid string) {
-	for _, g := range l.Grants() {
-		if g.Claim.Owner.PodUID == uid {
-			l.Keep(g.Claim.ID, ledger.PodGone)
-		}
+	for _, id := range l.ByPod(uid) {
+		l.CancelWithdrawal(id, ledger.PodRemoved)
 	}
 }
 
-// PodClaims names every container that a pod's claim is held for, for who asks whether the pods still are.
-func (r *Reserver) PodClaims() []sharing.ContainerRef {
+// PodGrants names every container that a pod's grant is held for, for who asks whether the pods still are.
+func (r *Reserver) PodGrants() []sharing.ContainerRef {
 	var out []sharing.ContainerRef
 	for _, g := range r.Store.Grants() {
-		if o := g.Claim.Owner; o.Pod() {
+		if o := g.Owner; o.Pod() {
 			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName,
 				Container: o.Container})
 		}
@@ -231,24 +231,24 @@ func (r *Reserver) PodClaims() []sharing.ContainerRef {
 	return out
 }
 
-// KnownPods is PodClaims, and one container of each pod that waits for room.
+// KnownPods is PodGrants, and one container of each pod that waits for room.
 func (r *Reserver) KnownPods() []sharing.ContainerRef {
-	out := r.PodClaims()
+	out := r.PodGrants()
 	for _, p := range r.Unplaced.List() {
 		out = append(out, p.Ref)
 	}
 	return out
 }
 
-// Holders names, for each GPU, the containers of pods with a share of it.
-func (r *Reserver) Holders() map[sharing.GPURef][]sharing.ContainerRef {
+// GrantOwners names, for each GPU, the containers of pods with a share of it.
+func (r *Reserver) GrantOwners() map[sharing.GPURef][]sharing.ContainerRef {
 	out := map[sharing.GPURef][]sharing.ContainerRef{}
 	for _, g := range r.Store.Grants() {
-		o := g.Claim.Owner
+		o := g.Owner
 		if !o.Pod() {
 			continue
 		}
-		for _, f := range g.Claim.Placement {
+		for _, f := range g.Placement {
 			out[f.GPU] = append(out[f.GPU], sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace,
 				Pod: o.PodName, Container: o.Container})
 		}
@@ -264,27 +264,18 @@ func (r *Reserver) PodsNotReady() []string {
 // PodsReady returns nil, or why no container of a pod gets a grant.
 func (r *Reserver) PodsReady() error { return Unready(r.PodsNotReady()) }
 
-// claimWith makes the claim of a container that shares the cap of another of its pod.
-func (r *Reserver) claimWith(l *ledger.Ledger, ask sharing.ContainerAsk) (ledger.ClaimID, error) {
+// reserveWith makes the grant of a container that shares the cap of another of its pod.
+func (r *Reserver) reserveWith(l *ledger.Ledger, ask sharing.ContainerRequest) (ledger.GrantID, error) {
 	leader, ok := l.ByContainer(ask.Ref.PodUID, ask.With)
 	if !ok {
-		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With,
+		return "", fmt.Errorf("container %q, whose cap it shares, has no grant yet: %w", ask.With,
 			sharing.ErrUnavailable)
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
 	if err != nil {
 		return "", err
 	}
-	c := r.podClaim(ask, req, place.PartOn(req, leader.Claim.Placement, l.GPU))
-	c.With, c.Terms = leader.Claim.ID, leader.Claim.Terms
+	c := r.podGrant(ask, req, place.PartOn(req, leader.Placement, l.GPU))
+	c.With, c.Terms = leader.ID, leader.Terms
 	return c.ID, r.hold(l, c, ask)
-}
-
-// sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now.
-func sharesAs(l store.Reader, g ledger.Grant, ask sharing.ContainerAsk) bool {
-	if ask.With == "" {
-		return g.Claim.With == ""
-	}
-	leader, ok := l.ByContainer(ask.Ref.PodUID, ask.With)
-	return ok && g.Claim.With == leader.Claim.ID
 }

@@ -37,12 +37,12 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 	g, _ := r.Store.Get(id)
 	att := r.Driver.Get()
 	var limited []sharing.GPURef
-	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
-		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited),
+	if g.Active != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
+		limited = slices.DeleteFunc(slices.Clone(g.Active.Limited),
 			func(gpu sharing.GPURef) bool { return !r.TakesLimit(gpu) })
 	}
 	switch {
-	case g.Lease == nil || g.Lease.ContainerID != containerID:
+	case g.Active == nil || g.Active.ContainerID != containerID:
 		return nil, fmt.Errorf("container %q: no hook activated its grant %q: %w", containerID, id, sharing.ErrNotFound)
 	case att == nil:
 		return nil, fmt.Errorf("container %q: no driver answers: %w", containerID, sharing.ErrUnavailable)
@@ -56,46 +56,47 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 	var group sync.WaitGroup
 	for i := range limits {
 		l := &limits[i]
-		group.Go(func() { l.Have, _, l.Err = att.Caps.Read(ctx, g.Lease.Cgroup, l.GPU) })
+		group.Go(func() { l.Have, _, l.Err = att.Caps.Read(ctx, g.Active.Cgroup, l.GPU) })
 	}
 	group.Wait()
 	return limits, nil
 }
 
-// settled is the claim of a container, once no resize is in progress.
-func (r *Caps) settled(ctx context.Context, containerID string) (ledger.ClaimID, error) {
+// settled is the grant of a container, once no resize is in progress.
+func (r *Caps) settled(ctx context.Context, containerID string) (ledger.GrantID, error) {
 	for {
 		g, known := r.Store.ByContainerID(containerID)
 		if !known {
 			return "", fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
 		}
 		if g.Work == ledger.NoWork {
-			return g.Claim.ID, nil
+			return g.ID, nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("container %q: claim %q is %w", containerID, g.Claim.ID, ErrBusy)
+			return "", fmt.Errorf("container %q: grant %q is %w", containerID, g.ID, ErrBusy)
 		case <-time.After(BusyPoll):
 		}
 	}
 }
 
-// limitsOf are the limits that applyCaps set for a lease, not read yet. limited are the GPUs that are not part of it.
+// limitsOf are the limits that applyCaps set for an attachment, not read yet. limited are the GPUs that are not part of
+// it.
 func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPURef) ([]startcheck.Limit, error) {
 	caps := g.Caps()
 	if g.SharedCap != nil {
 		caps = nil // no limit of one cgroup is its cap
 	}
 	own := r.cappable(caps)
-	if g.Claim.Level == sharing.LevelDriver && len(own) != len(caps) {
-		return nil, fmt.Errorf("a GPU of grant %q takes no memory limit now: %w", g.Claim.ID, sharing.ErrUnavailable)
+	if g.Level == sharing.LevelDriver && len(own) != len(caps) {
+		return nil, fmt.Errorf("a GPU of grant %q takes no memory limit now: %w", g.ID, sharing.ErrUnavailable)
 	}
 	var limits []startcheck.Limit
 	for _, f := range own {
-		limits = append(limits, startcheck.Limit{GPU: f.GPU, Want: f.Memory, Slack: capSlack})
+		limits = append(limits, startcheck.Limit{GPU: f.GPU, Desired: f.Memory, Slack: capSlack})
 	}
 	for _, gpu := range limited {
-		limits = append(limits, startcheck.Limit{GPU: gpu, Want: att.Caps.Least(), Slack: capSlack, Other: true})
+		limits = append(limits, startcheck.Limit{GPU: gpu, Desired: att.Caps.Least(), Slack: capSlack, Other: true})
 	}
 	return limits, nil
 }
@@ -107,17 +108,17 @@ func (r *Caps) RestoreLimits(ctx context.Context, containerID, why string) error
 	if !known {
 		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
 	}
-	if err := r.doubt(ctx, g.Claim.ID, containerID, why); err != nil {
+	if err := r.doubt(ctx, g.ID, containerID, why); err != nil {
 		return err
 	}
-	r.verifyOne(ctx, g.Claim.ID)
+	r.verifyOne(ctx, g.ID)
 	return nil
 }
 
 // doubt makes the level of a grant unknown while this container runs, for the reason why, and sends its pod an event.
-func (r *Caps) doubt(ctx context.Context, id ledger.ClaimID, containerID, why string) error {
+func (r *Caps) doubt(ctx context.Context, id ledger.GrantID, containerID, why string) error {
 	var g ledger.Grant
-	err := r.Store.Note(func(l *ledger.Ledger) error {
+	err := r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		if !l.SetChecks(id, containerID, func(c *ledger.Checks) { c.Doubt = why }) {
 			return fmt.Errorf("grant %q of container %q: %w", id, containerID, sharing.ErrNotFound)
 		}

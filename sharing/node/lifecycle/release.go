@@ -22,17 +22,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// reservations stands, in the queue, for all claims without a lease.
-const reservations ledger.ClaimID = ""
+// reservations stands, in the queue, for all grants without an attachment.
+const reservations ledger.GrantID = ""
 
-// Run ends leases and claims until ctx ends: a lease when its cgroup is empty, and claims when they are withdrawn.
-// Nothing tells that a reservation expires, or that the driver frees memory, so these are looked at again and again.
+// Run ends attachments and grants until ctx ends: an attachment when its cgroup is empty, and grants when they are
+// withdrawn. Nothing tells that a reservation expires, or that the driver frees memory, so these are looked at again
+// and again.
 func (r *Releaser) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Watcher.Run(ctx, r.emptied) })
 	g.Go(func() error { r.follow(ctx); return nil })
 	g.Go(func() error {
-		r.queue.Run(ctx, reconcileGap, func(ids []ledger.ClaimID) { r.pass(ctx, ids) })
+		r.queue.Run(ctx, reconcileGap, func(ids []ledger.GrantID) { r.pass(ctx, ids) })
 		return nil
 	})
 	return g.Wait() //nolint:wrapcheck // it is that of the watcher
@@ -76,12 +77,12 @@ func (r *Releaser) follow(ctx context.Context) {
 	}
 }
 
-// Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before
-// it was armed.
-func (r *Releaser) Reconcile(ctx context.Context) { r.pass(ctx, r.Leased()) }
+// Reconcile ends every attachment whose cgroup is empty and charged with nothing, and every grant whose process ended
+// before it was activated.
+func (r *Releaser) Reconcile(ctx context.Context) { r.pass(ctx, r.Active()) }
 
-// pass looks at these leases, and at all claims without one.
-func (r *Releaser) pass(ctx context.Context, ids []ledger.ClaimID) {
+// pass looks at these attachments, and at all grants without one.
+func (r *Releaser) pass(ctx context.Context, ids []ledger.GrantID) {
 	ended := false
 	for _, id := range ids {
 		begun, again := r.beginEnd(id)
@@ -111,18 +112,18 @@ func (r *Releaser) pass(ctx context.Context, ids []ledger.ClaimID) {
 
 // beginEnd marks the grant as busy if its cgroup is empty. Only one can do so at a time: a busy grant rejects its next
 // container. If the attachment may be over and cannot end now, again is true.
-func (r *Releaser) beginEnd(id ledger.ClaimID) (begun, again bool) {
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+func (r *Releaser) beginEnd(id ledger.GrantID) (begun, again bool) {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		g, _ := l.Get(id)
-		if g.Lease == nil {
+		if g.Active == nil {
 			return nil
 		}
 		if again = g.Work != ledger.NoWork; again {
 			return nil
 		}
-		group := r.GroupOf(*g.Lease)
+		group := r.GroupOf(*g.Active)
 		over, err := empty(group)
-		if again = err != nil; again { // never end a lease on doubt
+		if again = err != nil; again { // never end an attachment on doubt
 			r.Log.Warn("failed to read cgroup", "grant", id, "error", err.Error())
 			return nil
 		}
@@ -140,16 +141,16 @@ func (r *Releaser) beginEnd(id ledger.ClaimID) (begun, again bool) {
 // end takes the caps off, removes the cgroup and forgets the grant, in this order. So a crash in between leaves an
 // empty cgroup of Kerf, which Restore removes. The caller writes the checkpoint. If the attachment goes on, done is
 // false.
-func (r *Releaser) end(ctx context.Context, id ledger.ClaimID) (done bool, err error) {
+func (r *Releaser) end(ctx context.Context, id ledger.GrantID) (done bool, err error) {
 	att, known := r.Driver.Get(), r.Driver.Seen()
 	g, _ := r.Store.Get(id)
-	group := r.GroupOf(*g.Lease)
+	group := r.GroupOf(*g.Active)
 	left, err := r.charged(ctx, att, g)
 	if err == nil && left == "" && known {
-		err = r.removeCgroup(ctx, group, g.Lease.ContainerID == "", att)
+		err = r.removeCgroup(ctx, group, g.Active.ContainerID == "", att)
 	}
 	done = err == nil && left == "" && known
-	over := r.Store.Note(func(l *ledger.Ledger) error {
+	over := r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		l.Done(id)
 		r.Conditions.SetOf(conditions.Draining, string(id), left)
 		r.Conditions.SetOf(conditions.Uncounted, string(id), "")
@@ -163,7 +164,7 @@ func (r *Releaser) end(ctx context.Context, id ledger.ClaimID) (done bool, err e
 	if !done {
 		return false, err
 	}
-	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
+	if !g.Owner.Pod() { // a pod's grant goes on, and its next container is made with the same daemon
 		r.Backends(att).Clean(ctx)
 	}
 	r.Log.Info("released grant", "grant", id)
@@ -171,17 +172,17 @@ func (r *Releaser) end(ctx context.Context, id ledger.ClaimID) (done bool, err e
 	return true, over
 }
 
-// ended forgets a lease, and the claim of a process with it.
+// ended forgets an attachment, and the grant of a process with it.
 func (r *Releaser) ended(l *ledger.Ledger, g ledger.Grant) error {
-	err := l.EndLease(g.Claim.ID)
-	if !g.Claim.Owner.Pod() {
+	err := l.EndAttachment(g.ID)
+	if !g.Owner.Pod() {
 		r.Forget(l, g)
-	} else if left, _ := l.Get(g.Claim.ID); left.Next == nil {
+	} else if left, _ := l.Get(g.ID); left.Next == nil {
 		r.Libkerf.Release(GrantOf(l, g))
-		r.Guard.Released(g.Claim.ID)
+		r.Guard.Released(g.ID)
 	}
 	r.Observer.Ended()
-	r.Notify.Audit.Claim(audit.End, g.Claim, g.Claim.Backend, "its cgroup is empty", err)
+	r.Notify.Audit.Grant(audit.End, g.Reservation, g.Backend, "its cgroup is empty", err)
 	return err
 }
 
@@ -189,7 +190,7 @@ func (r *Releaser) ended(l *ledger.Ledger, g ledger.Grant) error {
 // have left the cgroup with memory, another process may keep memory of the grant, or the driver has not freed it yet.
 // Such memory is not free, so the attachment goes on, and left says so. A lost GPU has no memory in use.
 func (r *Releaser) charged(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
-	if att == nil || g.Lease == nil {
+	if att == nil || g.Active == nil {
 		return "", nil
 	}
 	if att.Caps != nil {
@@ -204,13 +205,13 @@ func (r *Releaser) charged(ctx context.Context, att *gpudriver.Attached, g ledge
 // is not asked about.
 func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	var gpus []sharing.GPURef
-	for _, f := range g.Claim.Placement {
+	for _, f := range g.Placement {
 		if !f.Whole {
 			gpus = append(gpus, f.GPU)
 		}
 	}
-	answers := r.Lists.AskAll(ctx, att.Driver, gpus, listDeadline)
-	for _, look := range r.Lists.Judge(answers, r.Owners(r.Store.Grants())) {
+	answers := r.Lists.QueryAll(ctx, att.Driver, gpus, listDeadline)
+	for _, look := range r.Lists.Attribute(answers, r.Owners(r.Store.Grants())) {
 		switch err := look.Err; {
 		case errors.Is(err, sharing.ErrLost), errors.Is(err, sharing.ErrUnsupported),
 			errors.Is(err, sharing.ErrNotFound):
@@ -218,9 +219,9 @@ func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g 
 		case err != nil:
 			return "", fmt.Errorf("list the processes of GPU %s: %w", look.GPU, err)
 		}
-		if c := look.Charge(listing.Owner(g.Claim.ID)); c.Ended > c.Inferred {
+		if c := look.Charge(listing.Owner(g.ID)); c.Ended > c.Inferred {
 			return fmt.Sprintf("grant %s has no process any more, and another process keeps %s of GPU %s that its "+
-				"processes held: the memory stays booked until that ends", g.Claim.ID, c.Ended, look.GPU), nil
+				"processes held: the memory stays booked until that ends", g.ID, c.Ended, look.GPU), nil
 		}
 	}
 	return "", nil
@@ -229,14 +230,14 @@ func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g 
 // chargedToLimit returns the driver's count, if the driver enforces a limit.
 func (r *Releaser) chargedToLimit(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string,
 	err error) {
-	for _, f := range g.Claim.Placement {
+	for _, f := range g.Placement {
 		if !f.Whole && r.caps.healthOf(f.GPU) == sharing.HealthSuspect {
 			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays "+
-				"booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
+				"booked until it tells that none is in use", g.ID, f.GPU), nil
 		}
 	}
 	for _, f := range r.caps.cappable(g.InForce()) {
-		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
+		_, used, err := att.Caps.Read(ctx, g.Active.Cgroup, f.GPU)
 		switch {
 		case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrLost) ||
 			errors.Is(err, sharing.ErrInvalid):
@@ -245,7 +246,7 @@ func (r *Releaser) chargedToLimit(ctx context.Context, att *gpudriver.Attached, 
 			return "", fmt.Errorf("use of an empty cgroup: %w", err)
 		case used > 0:
 			return fmt.Sprintf("grant %s has no process any more, and the driver still charges %s of GPU %s to it: "+
-				"the memory stays booked until that ends", g.Claim.ID, used, f.GPU), nil
+				"the memory stays booked until that ends", g.ID, used, f.GPU), nil
 		}
 	}
 	return "", nil
@@ -257,7 +258,7 @@ func (r *Releaser) removeCgroup(ctx context.Context, group cgroup.Group, ours bo
 	defer cancel()
 	if att != nil && att.Caps != nil {
 		if err := att.Caps.Clear(ctx, group.Dir, r.caps.limitable(att.GPUs)); err != nil {
-			// The limit goes with the cgroup; a driver that does not answer must not keep the claim alive.
+			// The limit goes with the cgroup; a driver that does not answer must not keep the grant alive.
 			r.Log.Warn("failed to clear cap before its cgroup was removed", "cgroup", group.Dir, "error", err.Error())
 		}
 	}
@@ -273,35 +274,35 @@ func (r *Releaser) removeCgroup(ctx context.Context, group cgroup.Group, ours bo
 	return r.Failpoints.Eval("end-after-rmdir")
 }
 
-// dropForgotten reports whether it dropped any claim, and any of a pod, which are on record.
+// dropForgotten reports whether it dropped any grant, and any of a pod, which are on record.
 func (r *Releaser) dropForgotten() (dropped, pods bool) {
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		for _, g := range l.Grants() {
-			if g.Work != ledger.NoWork || g.Lease != nil || !r.forgotten(l, g) {
+			if g.Work != ledger.NoWork || g.Active != nil || !r.forgotten(l, g) {
 				continue
 			}
-			if err := r.Drop(l, g.Claim.ID); err != nil {
-				r.Log.Error("failed to release grant of an ended process", "grant", g.Claim.ID, "error", err.Error())
+			if err := r.Drop(l, g.ID); err != nil {
+				r.Log.Error("failed to release grant of an ended process", "grant", g.ID, "error", err.Error())
 				continue
 			}
-			r.Log.Info("released grant of an ended owner", "grant", g.Claim.ID, "pod", g.Claim.Owner.Namespace+
-				"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
-			dropped, pods = true, pods || g.Claim.Owner.Pod()
+			r.Log.Info("released grant of an ended owner", "grant", g.ID, "pod", g.Owner.Namespace+
+				"/"+g.Owner.PodName, "container", g.Owner.Container)
+			dropped, pods = true, pods || g.Owner.Pod()
 		}
 		return nil
 	})
 	return dropped, pods
 }
 
-// forgotten reports whether whom the unused claim is held for is gone: the process that claimed, the time
+// forgotten reports whether whom the unused grant is held for is gone: the process that reserved, the time
 // that it had, or the pod.
 func (r *Releaser) forgotten(l store.Reader, g ledger.Grant) bool {
 	switch {
-	case g.Claim.Owner.Pod():
+	case g.Owner.Pod():
 		return g.Withdrawn != ledger.NotWithdrawn && !SharedCapUsed(l, g)
-	case !g.Claim.Until.IsZero():
-		return time.Now().After(g.Claim.Until)
+	case !g.Until.IsZero():
+		return time.Now().After(g.Until)
 	}
-	owner := r.Handles.Owner(g.Claim.ID)
+	owner := r.Handles.Owner(g.ID)
 	return owner != nil && !owner.Alive()
 }

@@ -33,21 +33,21 @@ type resizing struct {
 // ErrNotFound: an unknown grant. ErrDenied: the caller may not change it. ErrUnsupported: a whole GPU.
 // *sharing.FieldError: an amount that no grant can have. ErrExhausted: not enough free memory. ErrConflict: less than
 // the grant uses now. ErrUnavailable: the driver does not answer, or the grant is activating or ending.
-func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amount sharing.Bytes) error {
+func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.GrantID, amount sharing.Bytes) error {
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	var c resizing
-	err := r.Store.Note(func(l *ledger.Ledger) (err error) {
+	err := r.Store.UpdateLater(func(l *ledger.Ledger) (err error) {
 		c, err = r.beginLimit(l, peer, id, amount)
 		return err
 	})
 	if err == nil {
 		err = r.resize(ctx, c)
-		_ = r.Store.Note(func(l *ledger.Ledger) error { l.Done(id); return nil })
+		_ = r.Store.UpdateLater(func(l *ledger.Ledger) error { l.Done(id); return nil })
 	}
 	r.Observer.Limited(err)
-	r.Notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
+	r.Notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Reservation, err)
 	if err != nil {
 		r.Log.Info("failed to resize grant", "grant", id, "pid", peer.PID, "uid", peer.UID, "requested",
 			amount.String(),
@@ -63,36 +63,36 @@ func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 }
 
 // beginLimit checks what can be checked without the driver, and begins.
-func (r *Resizer) beginLimit(l *ledger.Ledger, peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing,
+func (r *Resizer) beginLimit(l *ledger.Ledger, peer Peer, id ledger.GrantID, amount sharing.Bytes) (c resizing,
 	err error) {
 	g, ok := l.Get(id)
 	if !ok {
 		return c, sharing.ErrNotFound
 	}
-	own := !g.Claim.Owner.Pod() && !g.Claim.Recovered && g.Claim.Owner.UID == peer.UID
+	own := !g.Owner.Pod() && !g.Recovered && g.Owner.UID == peer.UID
 	if peer.UID != 0 && !own {
-		return c, fmt.Errorf("it is not of uid %d, who asks: %w", peer.UID, sharing.ErrDenied)
+		return c, fmt.Errorf("it is not of uid %d, who requests it: %w", peer.UID, sharing.ErrDenied)
 	}
 	if err := r.Ready(); err != nil {
 		return c, err
 	}
-	to, err := ledger.Resized(g.Claim.Placement, amount)
+	to, err := ledger.Resized(g.Placement, amount)
 	if err != nil {
 		return c, err
 	}
-	c = resizing{grant: g, att: *r.Driver.Get(), from: g.Claim.Placement, to: to, most: g.Claim.Placement.Clone()}
+	c = resizing{grant: g, att: *r.Driver.Get(), from: g.Placement, to: to, most: g.Placement.Clone()}
 	for i, f := range to {
 		c.most[i].Memory = max(c.most[i].Memory, f.Memory)
 		if peer.UID != 0 && f.Memory > c.from[i].Memory {
-			return c, fmt.Errorf("only root may raise a limit: ask for a new grant instead: %w", sharing.ErrDenied)
+			return c, fmt.Errorf("only root may raise a limit: request a new grant instead: %w", sharing.ErrDenied)
 		}
 	}
 	switch {
 	case SharedCapBusy(l, id):
-		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
-	case g.Lease != nil && len(g.Lease.Part) > 0:
+		return c, fmt.Errorf("it is being activated or ended: %w", sharing.ErrUnavailable)
+	case g.Active != nil && len(g.Active.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w",
-			g.Lease.Container, sharing.ErrUnavailable)
+			g.Active.Container, sharing.ErrUnavailable)
 	}
 	return c, l.Begin(id, ledger.Resizing)
 }
@@ -102,7 +102,7 @@ func (r *Resizer) resize(ctx context.Context, c resizing) error {
 	if err := r.growInto(ctx, c); err != nil {
 		return err
 	}
-	if capping := r.Handles.Capping(c.grant.Claim.ID); capping != nil {
+	if capping := r.Handles.Capping(c.grant.ID); capping != nil {
 		capping.Lock()
 		defer capping.Unlock()
 	}
@@ -119,7 +119,7 @@ func (r *Resizer) resize(ctx context.Context, c resizing) error {
 	if err := r.Failpoints.Eval("limit-after-cap"); err != nil {
 		return err
 	}
-	if err := r.setSize(c.grant.Claim.ID, c.to); err != nil {
+	if err := r.setSize(c.grant.ID, c.to); err != nil {
 		return err
 	}
 	r.noteStart(c)
@@ -133,7 +133,7 @@ func (r *Resizer) resize(ctx context.Context, c resizing) error {
 
 // growInto reserves the growth, and takes back burst memory if necessary.
 func (r *Resizer) growInto(ctx context.Context, c resizing) error {
-	err := r.setSize(c.grant.Claim.ID, c.most)
+	err := r.setSize(c.grant.ID, c.most)
 	if !errors.Is(err, sharing.ErrExhausted) {
 		return err
 	}
@@ -147,21 +147,21 @@ func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 		})
 		return out
 	}
-	return r.Recaller.Recall(ctx, missing, func() error { return r.setSize(c.grant.Claim.ID, c.most) })
+	return r.Recaller.Recall(ctx, missing, func() error { return r.setSize(c.grant.ID, c.most) })
 }
 
-// setSize changes what the ledger has of the claim.
-func (r *Resizer) setSize(id ledger.ClaimID, to sharing.Placement) error {
-	return r.Store.Note(func(l *ledger.Ledger) error { return l.Resize(id, to) })
+// setSize changes what the ledger has of the grant.
+func (r *Resizer) setSize(id ledger.GrantID, to sharing.Placement) error {
+	return r.Store.UpdateLater(func(l *ledger.Ledger) error { return l.Resize(id, to) })
 }
 
-// unsize restores the ledger's amounts, with the burst memory of the lease.
+// unsize restores the ledger's amounts, with the burst memory of the attachment.
 func (r *Resizer) unsize(c resizing) error {
-	id := c.grant.Claim.ID
-	return r.Store.Note(func(l *ledger.Ledger) error {
+	id := c.grant.ID
+	return r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		err := l.Resize(id, c.from)
 		for gpu, lent := range c.grant.Burst {
-			err = errors.Join(err, l.Lend(id, gpu, lent)) // it was part of what is free now
+			err = errors.Join(err, l.SetBurst(id, gpu, lent)) // it was part of what is free now
 		}
 		return err
 	})
@@ -169,7 +169,7 @@ func (r *Resizer) unsize(c resizing) error {
 
 // moveCap changes the enforced caps from the old amounts to the new ones, or leaves the old ones.
 func (r *Resizer) moveCap(ctx context.Context, c resizing) error {
-	g, _ := r.Store.Get(c.grant.Claim.ID) // it may have grown into burst memory that it already used
+	g, _ := r.Store.Get(c.grant.ID) // it may have grown into burst memory that it already used
 	if _, of := r.Enforcer(g, &c.att); !of.Active {
 		return nil // no cap is enforced before activation
 	}

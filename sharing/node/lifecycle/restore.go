@@ -21,7 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// Restore recovers the state of a former agent: leases from the checkpoint whose cgroup still has processes, and
+// Restore recovers the state of a former agent: attachments from the checkpoint whose cgroup still has processes, and
 // Kerf's cgroups that no checkpoint has. First it returns the processes of unfinished activations. It needs no
 // driver. It rejects a checkpoint of a newer schema, and changes nothing then. It sets a damaged checkpoint aside and
 // reads the previous one. What is in neither comes from cgroups and driver.
@@ -34,7 +34,7 @@ func (r *Finder) Restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Store.Note(func(l *ledger.Ledger) error { return r.restoreAll(l, found) }); err != nil {
+	if err := r.Store.UpdateLater(func(l *ledger.Ledger) error { return r.restoreAll(l, found) }); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -84,7 +84,7 @@ func (r *Finder) enableDmem() {
 	}
 }
 
-// restoreGrant takes a recorded grant back: with its lease if its cgroup has processes. The claim of a pod's
+// restoreGrant takes a recorded grant back: with its attachment if its cgroup has processes. The grant of a pod's
 // container stays without one too, until kubelet has forgotten the pod; any other ended.
 func (r *Finder) restoreGrant(l *ledger.Ledger, rec record.Grant) error {
 	c, a, err := store.Read(rec)
@@ -107,26 +107,26 @@ func (r *Finder) restoreGrant(l *ledger.Ledger, rec record.Grant) error {
 	return r.adopt(l, c, a)
 }
 
-// adopt adds a claim as a fact, with its attachment, which is enforced if it has a cgroup. The next reconcile ends
+// adopt adds a grant as a fact, with its attachment, which is enforced if it has a cgroup. The next reconcile ends
 // one with an empty cgroup, and clears its caps.
-func (r *Finder) adopt(l *ledger.Ledger, c ledger.Claim, a ledger.Attachment) error {
-	var lease *ledger.Attachment
+func (r *Finder) adopt(l *ledger.Ledger, c ledger.Reservation, a ledger.Attachment) error {
+	var active *ledger.Attachment
 	if a.Cgroup != "" {
-		lease = &a
+		active = &a
 	}
-	if err := l.Restore(c, lease); err != nil {
+	if err := l.Restore(c, active); err != nil {
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
-	if lease == nil && a.ContainerID != "" {
+	if active == nil && a.ContainerID != "" {
 		if err := l.Assign(c.ID, a); err != nil {
 			return err
 		}
 	}
-	if g, _ := l.Get(c.ID); g.Lease != nil || g.Next != nil {
+	if g, _ := l.Get(c.ID); g.Active != nil || g.Next != nil {
 		r.reopen(l, g)
 	}
-	if lease != nil {
+	if active != nil {
 		r.Watcher.Add(r.GroupOf(a))
 		r.Observer.Recovered()
 	}
@@ -171,20 +171,20 @@ func (r *Finder) findOrphans(known map[string]bool) error {
 // limit is a GPU that the cgroup may not use, and no limit is one that it may use as a whole.
 func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 	for _, group := range orphans {
-		id := ledger.ClaimID(filepath.Base(group.Dir))
+		id := ledger.GrantID(filepath.Base(group.Dir))
 		placement, level := r.readPlacement(ctx, group)
 		backend, from := choice.OfLevel(level), "the driver's limits"
 		// The driver's limits hold more strongly, where it has them.
 		if p, ok := r.Libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
 			placement, level, backend, from = p, sharing.LevelUserspace, libkerf.Kind, "its region"
 		}
-		c := ledger.Claim{
+		c := ledger.Reservation{
 			ID: id, Placement: placement, Recovered: true, Request: store.RequestOf(sharing.Request{}, placement,
 				false),
 			Terms: ledger.Terms{Level: level, Backend: backend, LevelReason: "rebuilt from the cgroup and " + from +
 				": the record was lost"},
 		}
-		err := r.Store.Note(func(l *ledger.Ledger) error {
+		err := r.Store.UpdateLater(func(l *ledger.Ledger) error {
 			return r.adopt(l, c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
 		})
 		if err == nil {
@@ -234,23 +234,23 @@ func (r *Finder) readPlacement(ctx context.Context, group cgroup.Group) (sharing
 // reopen finds what enforces a grant that was found again.
 func (r *Finder) reopen(l *ledger.Ledger, g ledger.Grant) {
 	// A crash may have come between the checkpoint and the usage file, and only the usage file has the burst memory.
-	// At a start the ledger is complete only after the last claim with a shared cap.
-	if found := r.BackendOf(g, r.Driver.Get()).Recover(GrantOf(l, g)); found && g.Lease != nil &&
+	// At a start the ledger is complete only after the last grant with a shared cap.
+	if found := r.BackendOf(g, r.Driver.Get()).Recover(GrantOf(l, g)); found && g.Active != nil &&
 		r.Recovery.Get().Restored {
 		r.settle(l, g)
 	}
 }
 
-// settleAll is settle for all leases that were found at a start.
+// settleAll is settle for all attachments that were found at a start.
 func (r *Finder) settleAll(l *ledger.Ledger) {
 	for _, g := range l.Grants() {
-		if g.Lease != nil && r.Libkerf.Whole(string(g.Claim.ID)) {
+		if g.Active != nil && r.Libkerf.Whole(string(g.ID)) {
 			r.settle(l, g)
 		}
 	}
 }
 
-// settle makes ledger and caps of a recovered lease equal. Only its usage file has its burst memory.
+// settle makes ledger and caps of a recovered attachment equal. Only its usage file has its burst memory.
 func (r *Finder) settle(l *ledger.Ledger, g ledger.Grant) {
 	r.Libkerf.Settle(GrantOf(l, g), g.Caps(), func(f sharing.Share, have sharing.Bytes) (sharing.Share, bool) {
 		return judgeCap(l, g, f, have, nil)

@@ -19,7 +19,7 @@ import (
 // Run reads every cap back once in about each verifyEvery, and all of them at once when a GPU or the driver came
 // back.
 func (r *Caps) Run(ctx context.Context) error {
-	turn := startcheck.NewTurns[ledger.ClaimID](verifyEvery)
+	turn := startcheck.NewSchedule[ledger.GrantID](verifyEvery)
 	t := time.NewTimer(turn.Pause)
 	defer t.Stop()
 	for {
@@ -28,9 +28,9 @@ func (r *Caps) Run(ctx context.Context) error {
 			return nil
 		case <-r.verifyNow:
 			r.VerifyAll(ctx)
-			turn = startcheck.NewTurns[ledger.ClaimID](verifyEvery)
+			turn = startcheck.NewSchedule[ledger.GrantID](verifyEvery)
 		case <-t.C:
-			if id, ok := turn.Next(r.Leased); ok {
+			if id, ok := turn.Next(r.Active); ok {
 				r.VerifyRunning(ctx, id)
 			}
 		}
@@ -42,7 +42,7 @@ func (r *Caps) Run(ctx context.Context) error {
 // use. It restores what is missing: a driver that was reloaded, or a GPU that came back, has forgotten them. A cap that
 // cannot be restored shows as level unknown, with the reason.
 func (r *Caps) VerifyAll(ctx context.Context) {
-	for _, id := range r.Leased() {
+	for _, id := range r.Active() {
 		if ctx.Err() != nil {
 			return
 		}
@@ -53,21 +53,21 @@ func (r *Caps) VerifyAll(ctx context.Context) {
 // VerifyRunning verifies the caps of a grant. If a cap is missing or too high, another program changed it. The driver
 // charges memory that the container took since then to no limit: the level becomes unknown. A driver or GPU that came
 // back has lost its limits too, but also all memory. VerifyAll is then due, and the level stays.
-func (r *Caps) VerifyRunning(ctx context.Context, id ledger.ClaimID) {
+func (r *Caps) VerifyRunning(ctx context.Context, id ledger.GrantID) {
 	g, _ := r.Store.Get(id)
 	raised := r.verifyOne(ctx, id)
-	if raised == "" || g.Lease == nil || r.VerifyDue() {
+	if raised == "" || g.Active == nil || r.VerifyDue() {
 		return
 	}
 	why := fmt.Sprintf("another program raised the driver's limit (%s); Kerf set it again, and memory taken meanwhile "+
 		"may not count against the cap", raised)
-	if err := r.doubt(ctx, id, g.Lease.ContainerID, why); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+	if err := r.doubt(ctx, id, g.Active.ContainerID, why); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		r.Log.Error("failed to record a raised cap", "grant", id, "error", err.Error())
 	}
 }
 
-// verifyOne is VerifyAll for one lease. It returns what was raised and is restored.
-func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) (raised string) {
+// verifyOne is VerifyAll for one attachment. It returns what was raised and is restored.
+func (r *Caps) verifyOne(ctx context.Context, id ledger.GrantID) (raised string) {
 	ctx, cancel := context.WithTimeout(ctx, CapDeadline)
 	defer cancel()
 	capping := r.Handles.Capping(id)
@@ -79,16 +79,16 @@ func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) (raised string)
 	att := r.Driver.Get()
 	// its amounts may have changed since
 	g, _ := r.Store.Get(id)
-	if att == nil || att.Caps == nil || g.Lease == nil || g.Work != ledger.NoWork { // who is at it sets the caps
+	if att == nil || att.Caps == nil || g.Active == nil || g.Work != ledger.NoWork { // who is at it sets the caps
 		return ""
 	}
-	_, others := r.splitGPUs(g.Claim.Placement, *att)
+	_, others := r.splitGPUs(g.Placement, *att)
 	raised, err := r.verifyCaps(ctx, *att, g, r.limitable(others))
 
-	_ = r.Store.Note(func(l *ledger.Ledger) error {
+	_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 		now, _ := l.Get(id)
 		// ended meanwhile, or is ending: its limits are not ours to judge
-		if now.Lease == nil || now.Work != ledger.NoWork {
+		if now.Active == nil || now.Work != ledger.NoWork {
 			return nil
 		}
 		lost := ""
@@ -96,8 +96,8 @@ func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) (raised string)
 			lost = err.Error()
 			r.Log.Error("failed to verify cap", "grant", id, "error", lost)
 		}
-		if now.Lease.Unverified != lost {
-			l.SetChecks(id, now.Lease.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
+		if now.Active.Unverified != lost {
+			l.SetChecks(id, now.Active.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
 			r.Announce()
 		}
 		return nil
@@ -118,39 +118,41 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 		caps = nil // no limit of one cgroup is its cap
 	}
 	for _, f := range r.cappable(caps) {
-		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
+		limit, _, err := att.Caps.Read(ctx, g.Active.Cgroup, f.GPU)
 		ok := false
-		_ = r.Store.Note(func(l *ledger.Ledger) error {
+		_ = r.Store.UpdateLater(func(l *ledger.Ledger) error {
 			f, ok = judgeCap(l, g, f, limit, err)
 			return nil
 		})
 		if !ok {
 			own = append(own, f)
-			found = append(found, startcheck.Limit{GPU: f.GPU, Want: f.Memory, Slack: capSlack, Have: limit, Err: err})
+			found = append(found, startcheck.Limit{GPU: f.GPU, Desired: f.Memory, Slack: capSlack, Have: limit,
+				Err: err})
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
 	}
 	var rest []sharing.GPURef
 	for _, id := range others {
-		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, id)
+		limit, _, err := att.Caps.Read(ctx, g.Active.Cgroup, id)
 		if errors.Is(err, sharing.ErrLost) {
 			continue // nothing can use it; it is looked at again when it comes back
 		}
 		if err != nil || limit > att.Caps.Least() {
 			rest = append(rest, id)
-			found = append(found, startcheck.Limit{GPU: id, Want: att.Caps.Least(), Other: true, Have: limit, Err: err})
+			found = append(found, startcheck.Limit{GPU: id, Desired: att.Caps.Least(), Other: true, Have: limit,
+				Err: err})
 			missing = fmt.Sprintf("GPU %s, which is not part of the grant: limit %d, %v", id, uint64(limit), err)
 		}
 	}
 	if missing == "" {
 		return "", nil
 	}
-	r.Log.Warn("restored cap that differed from the grant", "grant", g.Claim.ID, "missing", missing)
-	if err := att.Caps.Renew(ctx, g.Lease.Cgroup, own, rest); err != nil {
+	r.Log.Warn("restored cap that differed from the grant", "grant", g.ID, "missing", missing)
+	if err := att.Caps.Renew(ctx, g.Active.Cgroup, own, rest); err != nil {
 		return "", fmt.Errorf("cap is not as granted (%s), and could not be put back: %w", missing, err)
 	}
 	r.Observer.CapRestored()
-	return strings.Join(startcheck.Judge(found).Raised, ", "), nil
+	return strings.Join(startcheck.Evaluate(found).Raised, ", "), nil
 }
 
 // judgeCap compares the cap that was read for a share with the expected one, and returns the cap to set if it is
@@ -159,29 +161,29 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 // since its description was written.
 func judgeCap(l *ledger.Ledger, g ledger.Grant, f sharing.Share, limit sharing.Bytes,
 	read error) (put sharing.Share, ok bool) {
-	id, lent := g.Claim.ID, g.Burst[f.GPU]
+	id, lent := g.ID, g.Burst[f.GPU]
 	own := f
 	own.Memory -= lent // Caps added it
 	switch {
 	case read != nil || limit > f.Memory:
 		v, _ := l.GPU(f.GPU)
-		if lent > 0 && v.BurstMemory > v.GPU.Usable().SubFloor(v.HeldMemory) && l.Lend(id, f.GPU, 0) == nil {
+		if lent > 0 && v.BurstMemory > v.GPU.Usable().SubFloor(v.GrantedMemory) && l.SetBurst(id, f.GPU, 0) == nil {
 			return own, false // it was assumed, and cannot be true
 		}
 		return f, false
 	case f.Memory-limit <= capSlack:
 		return f, true
 	case lent > 0 && (limit >= own.Memory || own.Memory-limit <= capSlack):
-		return f, l.Lend(id, f.GPU, limit.SubFloor(own.Memory)) == nil
-	case g.Claim.Recovered && len(g.Lease.Part) == 0 && g.SharedCap == nil:
-		to := g.Claim.Placement.Clone()
+		return f, l.SetBurst(id, f.GPU, limit.SubFloor(own.Memory)) == nil
+	case g.Recovered && len(g.Active.Part) == 0 && g.SharedCap == nil:
+		to := g.Placement.Clone()
 		for i := range to {
 			if to[i].GPU == f.GPU {
 				to[i].Memory = limit
 			}
 		}
-		return f, l.Resize(id, to) == nil && l.Lend(id, f.GPU, 0) == nil
-	case lent > 0 && l.Lend(id, f.GPU, 0) == nil:
+		return f, l.Resize(id, to) == nil && l.SetBurst(id, f.GPU, 0) == nil
+	case lent > 0 && l.SetBurst(id, f.GPU, 0) == nil:
 		return own, false
 	}
 	return f, false

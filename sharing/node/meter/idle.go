@@ -18,12 +18,12 @@ import (
 
 // judgeIdle reports grants that have been idle for too long, and evicts their pods, as the pool says.
 func (m *Meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle, grants []ledger.Grant) {
-	var sitters []usage.Sitter
+	var sitters []usage.IdleCandidate
 	byID := map[string]ledger.Grant{}
 	for _, g := range grants {
-		id, o := string(g.Claim.ID), g.Claim.Owner
+		id, o := string(g.ID), g.Owner
 		byID[id] = g
-		sitters = append(sitters, usage.Sitter{Grant: id, Group: o.PodUID, Namespace: o.Namespace,
+		sitters = append(sitters, usage.IdleCandidate{Grant: id, Group: o.PodUID, Namespace: o.Namespace,
 			Idle: m.sums.Idle(id, now)})
 	}
 	policy := usage.IdlePolicy{After: p.After, Evict: p.Do == config.IdleEvict, Except: p.Except}
@@ -34,9 +34,9 @@ func (m *Meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 			a.Idle.Round(time.Second), p.After, p.Do)
 		if a.First {
 			m.opt.Log.Info("grant became idle", "grant", a.Grant, "pod",
-				g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName,
+				g.Owner.Namespace+"/"+g.Owner.PodName,
 				"for", a.Idle.String())
-			m.opt.Notify.Audit.Claim(audit.Idle, g.Claim, 0, text, nil)
+			m.opt.Notify.Audit.Grant(audit.Idle, g.Reservation, 0, text, nil)
 			if p.Do != config.IdleReport {
 				m.opt.Notify.Pod(ctx, g, IdleReason, text)
 			}
@@ -51,12 +51,12 @@ func (m *Meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 func (m *Meter) evict(ctx context.Context, g ledger.Grant, text string) {
 	ref := notify.Ref(g)
 	err := m.opt.Notify.Evict(ctx, g, idleReason)
-	m.opt.Notify.Audit.Claim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
+	m.opt.Notify.Audit.Grant(audit.Idle, g.Reservation, 0, "its pod is evicted: "+text, err)
 	if err != nil {
 		m.opt.Log.Error("failed to evict idle pod", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return
 	}
-	m.opt.Log.Warn("evicted pod", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "grant", string(g.Claim.ID))
+	m.opt.Log.Warn("evicted pod", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "grant", string(g.ID))
 }
 
 // showIdle keeps one warning for each idle grant.

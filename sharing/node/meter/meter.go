@@ -86,9 +86,9 @@ type Options struct {
 type Meter struct {
 	opt    Options
 	sums   usage.Meter
-	idler  usage.Idler
+	idler  usage.IdleTracker
 	start  time.Time
-	claims map[string]ledger.Claim
+	grants map[string]ledger.Reservation
 	// labels are the last known ones of the pods of grants.
 	labels       map[string]map[string]string
 	unattributed observe.Unattributed
@@ -97,7 +97,8 @@ type Meter struct {
 
 // New makes a meter that has seen nothing yet.
 func New(opt Options) *Meter {
-	m := &Meter{opt: opt, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}}
+	m := &Meter{opt: opt, start: time.Now(), grants: map[string]ledger.Reservation{},
+		labels: map[string]map[string]string{}}
 	m.evictions.SetLimit(mostEvictions)
 	return m
 }
@@ -138,42 +139,42 @@ func (m *Meter) Measure(ctx context.Context) {
 	}
 	m.opt.Watcher.See(ctx, s)
 	m.reportUnattributed(ctx, s, v)
-	var looks []usage.Look
+	var looks []usage.Observation
 	for _, g := range v.Grants {
 		m.remember(g)
-		for _, f := range g.Claim.Placement {
+		for _, f := range g.Placement {
 			looks = append(looks, look(g, f, gpus[f.GPU], s, busy[f.GPU], watts[f.GPU]))
 		}
 	}
 	m.write(m.sums.Step(now, looks))
-	maps.DeleteFunc(m.claims, func(id string, _ ledger.Claim) bool { return !containsGrant(v.Grants, id) })
+	maps.DeleteFunc(m.grants, func(id string, _ ledger.Reservation) bool { return !containsGrant(v.Grants, id) })
 	maps.DeleteFunc(m.labels, func(id string, _ map[string]string) bool { return !containsGrant(v.Grants, id) })
 	m.judgeIdle(ctx, now, v.Idle, v.Grants)
 }
 
 // remember keeps what records say of a grant, also after it has ended.
 func (m *Meter) remember(g ledger.Grant) {
-	id := string(g.Claim.ID)
-	m.claims[id] = g.Claim
+	id := string(g.ID)
+	m.grants[id] = g.Reservation
 	if labels := m.opt.Notify.Labels(g); labels != nil { // else the pod is going, and had those before
 		m.labels[id] = fewLabels(labels)
 	}
 }
 
 // look is what a grant uses of one GPU. busy is the GPU time of grants; nil if that is unknown.
-func look(g ledger.Grant, f sharing.Share, gpu sharing.GPU, s observe.Sample, busy map[ledger.ClaimID]int,
-	watts float64) usage.Look {
-	l := usage.Look{
-		Grant: string(g.Claim.ID), GPU: f.GPU, Model: gpu.Model, Share: shareOf(f, gpu), Granted: f.Memory,
-		Leased: g.Lease != nil, Busy: -1, Watts: watts,
+func look(g ledger.Grant, f sharing.Share, gpu sharing.GPU, s observe.Sample, busy map[ledger.GrantID]int,
+	watts float64) usage.Observation {
+	l := usage.Observation{
+		Grant: string(g.ID), GPU: f.GPU, Model: gpu.Model, Share: shareOf(f, gpu), Granted: f.Memory,
+		Active: g.Active != nil, Busy: -1, Watts: watts,
 	}
 	if f.Whole {
 		l.Granted = gpu.Usable()
 	}
 	if busy != nil && f.MIG.None() {
-		l.Busy = min(busy[g.Claim.ID], 100)
+		l.Busy = min(busy[g.ID], 100)
 	}
-	l.Used, l.UsedKnown = s.Used(g.Claim.ID, f.GPU)
+	l.Used, l.UsedKnown = s.Used(g.ID, f.GPU)
 	return l
 }
 
@@ -191,7 +192,7 @@ func (m *Meter) reportUnattributed(ctx context.Context, s observe.Sample, v View
 
 func containsGrant(grants []ledger.Grant, id string) bool {
 	for _, g := range grants {
-		if string(g.Claim.ID) == id {
+		if string(g.ID) == id {
 			return true
 		}
 	}
@@ -213,13 +214,13 @@ func shareOf(f sharing.Share, g sharing.GPU) float64 {
 
 // read reads the GPU time that each grant used since the last sample, and the power of each GPU. What the driver does
 // not tell is not in the maps; -1 is doubtful.
-func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sharing.GPURef]map[ledger.ClaimID]int,
+func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sharing.GPURef]map[ledger.GrantID]int,
 	watts map[sharing.GPURef]float64) {
-	busy, watts = map[sharing.GPURef]map[ledger.ClaimID]int{}, map[sharing.GPURef]float64{}
+	busy, watts = map[sharing.GPURef]map[ledger.GrantID]int{}, map[sharing.GPURef]float64{}
 	if v.Driver == nil {
 		return busy, watts
 	}
-	owners := map[int]ledger.ClaimID{}
+	owners := map[int]ledger.GrantID{}
 	for id, pids := range s.PIDs {
 		for _, pid := range pids {
 			owners[pid] = id
@@ -243,8 +244,8 @@ func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sh
 }
 
 // busyBy is what each grant used of a GPU, -1 where a row of its was not fit to be used.
-func busyBy(told sharing.TimeUse, owners map[int]ledger.ClaimID) map[ledger.ClaimID]int {
-	by := map[ledger.ClaimID]int{}
+func busyBy(told sharing.TimeUse, owners map[int]ledger.GrantID) map[ledger.GrantID]int {
+	by := map[ledger.GrantID]int{}
 	for pid, row := range told.Rows {
 		if id, ours := owners[pid]; ours {
 			by[id] += row.SM
@@ -261,10 +262,10 @@ func busyBy(told sharing.TimeUse, owners map[int]ledger.ClaimID) map[ledger.Clai
 // write writes records to the audit log.
 func (m *Meter) write(of map[string][]usage.Record) {
 	for id, records := range of {
-		if c, known := m.claims[id]; known && m.opt.Notify.Audit != nil {
+		if c, known := m.grants[id]; known && m.opt.Notify.Audit != nil {
 			e := notify.Entry(audit.Usage, c)
 			e.Shares, e.Usage, e.Subject.Labels = nil, records, m.labels[id]
-			m.opt.Notify.Audit.Note(e)
+			m.opt.Notify.Audit.Write(e)
 		}
 	}
 }

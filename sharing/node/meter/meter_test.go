@@ -27,7 +27,7 @@ type node struct{ samples, seen int }
 func (n *node) Sample(context.Context) observe.Sample {
 	n.samples++
 	return observe.Sample{GPUs: map[sharing.GPURef]observe.Reading{{UUID: "a"}: {}},
-		PIDs: map[ledger.ClaimID][]int{"k-1": {7}}}
+		PIDs: map[ledger.GrantID][]int{"k-1": {7}}}
 }
 
 func (n *node) See(context.Context, observe.Sample) { n.seen++ }
@@ -44,9 +44,9 @@ func TestRun(t *testing.T) {
 		n := &node{}
 		var written []audit.Entry
 		v := View{Driver: n, GPUs: []sharing.GPU{{UUID: "a"}}, Grants: []ledger.Grant{{
-			Claim: ledger.Claim{ID: "k-1",
+			Reservation: ledger.Reservation{ID: "k-1",
 				Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Percent: sharing.FullGPU / 2}}},
-			Lease: &ledger.Attachment{},
+			Active: &ledger.Attachment{},
 		}}}
 		m := New(Options{
 			Log: slog.New(slog.DiscardHandler), Conditions: conditions.New(func() {}), Sampler: n, Watcher: n,
@@ -75,13 +75,13 @@ func TestRun(t *testing.T) {
 
 // The GPU time of a grant is that of its processes. One doubtful row makes all of it doubtful.
 func TestBusyBy(t *testing.T) {
-	owners := map[int]ledger.ClaimID{1: "a", 2: "a", 3: "b"}
+	owners := map[int]ledger.GrantID{1: "a", 2: "a", 3: "b"}
 	told := sharing.TimeUse{Rows: map[int]sharing.TimeRow{1: {SM: 10}, 2: {SM: 20}, 3: {SM: 30}, 4: {SM: 40}}}
-	if diff := cmp.Diff(map[ledger.ClaimID]int{"a": 30, "b": 30}, busyBy(told, owners)); diff != "" {
+	if diff := cmp.Diff(map[ledger.GrantID]int{"a": 30, "b": 30}, busyBy(told, owners)); diff != "" {
 		t.Error(diff)
 	}
 	told.Doubt = []int{2, 4}
-	if diff := cmp.Diff(map[ledger.ClaimID]int{"a": -1, "b": 30}, busyBy(told, owners)); diff != "" {
+	if diff := cmp.Diff(map[ledger.GrantID]int{"a": -1, "b": 30}, busyBy(told, owners)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -56,7 +56,7 @@ func NewEvents(reg prometheus.Registerer) *Events {
 	}
 }
 
-// Injected counts the duration of one injection that succeeded. Claimed counts its reservation.
+// Injected counts the duration of one injection that succeeded. Reserved counts its reservation.
 func (e *Events) Injected(took time.Duration, err error) {
 	if err == nil {
 		e.injectSeconds.Observe(took.Seconds())

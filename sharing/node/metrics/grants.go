@@ -52,11 +52,11 @@ func newGrants(r promauto.Factory) *grants {
 	}
 }
 
-// Claimed counts one reservation.
-func (g *grants) Claimed(err error) { g.reservations.WithLabelValues(outcome(err, "reserved")).Inc() }
+// Reserved counts one reservation.
+func (g *grants) Reserved(err error) { g.reservations.WithLabelValues(outcome(err, "reserved")).Inc() }
 
-// Armed counts one activation, and its duration when it succeeded.
-func (g *grants) Armed(took time.Duration, err error) {
+// Activated counts one activation, and its duration when it succeeded.
+func (g *grants) Activated(took time.Duration, err error) {
 	g.activations.WithLabelValues(outcome(err, "activated")).Inc()
 	if err == nil {
 		g.activationSeconds.Observe(took.Seconds())

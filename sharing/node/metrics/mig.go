@@ -72,8 +72,8 @@ func (c *instances) MIGCreated(warm bool, took time.Duration, err error) {
 // MIGRefused counts one request that no GPU could satisfy.
 func (c *instances) MIGRefused(reason string) { c.refused.WithLabelValues(reason).Inc() }
 
-// MIGTurned counts one mode switch because of demand.
-func (c *instances) MIGTurned(on bool, _ time.Duration, err error) {
+// MIGModeSwitched counts one mode switch because of demand.
+func (c *instances) MIGModeSwitched(on bool, _ time.Duration, err error) {
 	to := "off"
 	if on {
 		to = "on"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
-	"github.com/kerf-gpu/kerf/mig/turn"
+	"github.com/kerf-gpu/kerf/mig/modeswitch"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -57,45 +57,46 @@ func (b bar) again(now time.Time, err error) bar {
 
 // sight is all that a decision depends on. It changes nothing.
 type sight struct {
-	Picture
+	Snapshot
 	memory
 }
 
 // plan decides which GPUs switch now, and says what the other needs wait for.
-func (s sight) plan(now time.Time) turn.Plan {
+func (s sight) plan(now time.Time) modeswitch.Plan {
 	if s.manager == nil {
-		return turn.Plan{}
+		return modeswitch.Plan{}
 	}
-	var gpus []turn.GPU
+	var gpus []modeswitch.GPU
 	for _, st := range s.manager.States() {
 		if g, ok := s.candidate(st, now); ok {
 			gpus = append(gpus, g)
 		}
 	}
-	var needs []turn.Need
+	var needs []modeswitch.Need
 	for _, n := range s.needs {
-		needs = append(needs, turn.Need{
+		needs = append(needs, modeswitch.Need{
 			Who: n.Who, Since: n.Since, On: n.on(), Prefer: n.Prefer,
 			Fits: func(switched []sharing.GPUID) bool { return s.fits(n, switched) },
 		})
 	}
-	return turn.Decide(gpus, needs, s.KeepMode, now)
+	return modeswitch.Decide(gpus, needs, s.MinModeTime, now)
 }
 
 // candidate is false for a GPU that demand must not switch, or that switches already.
-func (s sight) candidate(st mig.State, now time.Time) (turn.GPU, bool) {
+func (s sight) candidate(st mig.State, now time.Time) (modeswitch.GPU, bool) {
 	i := slices.IndexFunc(s.GPUs, func(v ledger.View) bool { return v.GPU.Ref() == (sharing.GPURef{UUID: st.GPU}) })
-	if _, switching := s.switching[st.GPU]; i < 0 || !st.Turns || switching {
-		return turn.GPU{}, false
+	if _, switching := s.switching[st.GPU]; i < 0 || !st.ModeSwitchable || switching {
+		return modeswitch.GPU{}, false
 	}
 	v := s.GPUs[i]
-	return turn.GPU{ID: st.GPU, Index: v.GPU.Index, On: v.GPU.MIG, Busy: s.busy(v, st, now), Turned: st.Turned}, true
+	return modeswitch.GPU{ID: st.GPU, Index: v.GPU.Index, On: v.GPU.MIG, Busy: s.busy(v, st, now),
+		SwitchedAt: st.ModeSwitchedAt}, true
 }
 
 // busy is what keeps a GPU's mode, apart from the time since its last switch; empty if nothing does.
 func (s sight) busy(v ledger.View, st mig.State, now time.Time) string {
 	switch {
-	case v.Claims > 0:
+	case v.Grants > 0:
 		var who []string
 		for _, g := range s.Granted(st.GPU) {
 			who = append(who, g.Who)
@@ -126,7 +127,7 @@ func (s sight) outlook(st mig.State, now time.Time) Outlook {
 	if !ok {
 		return Outlook{}
 	}
-	return Outlook{To: kindOf(!g.On), Stays: turn.Why(g, s.KeepMode, now)}
+	return Outlook{To: kindOf(!g.On), Stays: modeswitch.BlockedReason(g, s.MinModeTime, now)}
 }
 
 // hope reports whether a GPU switches for a need, or is about to. why says what keeps the GPUs that could.
@@ -144,7 +145,7 @@ func (s sight) hope(key string, now time.Time) (hope bool, why string) {
 		}
 	}
 	plan := s.plan(now)
-	for _, t := range plan.Turns {
+	for _, t := range plan.Switches {
 		if t.On == n.on() {
 			return true, ""
 		}
@@ -153,24 +154,24 @@ func (s sight) hope(key string, now time.Time) (hope bool, why string) {
 }
 
 // waitsFor is what keeps the GPUs that could switch for a request; empty if none could, or some are about to.
-func waitsFor(p turn.Plan, who string) string {
-	for _, w := range p.Waits {
+func waitsFor(p modeswitch.Plan, who string) string {
+	for _, w := range p.Pending {
 		if w.Who == who {
-			return w.Why
+			return w.Reason
 		}
 	}
 	return ""
 }
 
 // claimable are the pods for which a GPU has switched and that have room now.
-func (s sight) claimable(keys []string) [][]sharing.ContainerAsk {
+func (s sight) reservable(keys []string) [][]sharing.ContainerRequest {
 	if len(s.switching) > 0 || !s.PodsReady {
 		return nil
 	}
-	var pods [][]sharing.ContainerAsk
+	var pods [][]sharing.ContainerRequest
 	for _, key := range keys {
-		if n := s.needs[key]; n.switched && len(n.Asks) > 0 && s.fits(n, nil) {
-			pods = append(pods, n.Asks)
+		if n := s.needs[key]; n.switched && len(n.Containers) > 0 && s.fits(n, nil) {
+			pods = append(pods, n.Containers)
 		}
 	}
 	return pods

@@ -6,6 +6,6 @@
 // A Switcher remembers these requests, has package turn decide which GPUs to switch, and switches them. From the
 // decision to the next inventory, a GPU takes no grant. A GPU that could not be switched is left alone for a while.
 //
-// The decisions are functions of a Picture of the node and of what the Switcher remembers. The node shows the Picture
+// The decisions are functions of a Snapshot of the node and of what the Switcher remembers. The node shows the Snapshot
 // while no grant changes, so that a GPU that is idle in a decision stays idle.
 package mode

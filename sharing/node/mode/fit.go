@@ -44,7 +44,7 @@ type whatIf struct {
 
 // placeInstance takes the instance that costs other requests least.
 func (w *whatIf) placeInstance(req sharing.Request) bool {
-	var best *mig.Offer
+	var best *mig.Candidate
 	for _, v := range w.GPUs {
 		id := v.GPU.UUID
 		_, switching := w.switching[id]
@@ -54,7 +54,7 @@ func (w *whatIf) placeInstance(req sharing.Request) bool {
 		}
 		o := w.manager.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.Granted(id), w.Faults(id),
 			w.instances[v.GPU.Ref()]))
-		if o.Why == "" && (best == nil || o.Better(*best)) {
+		if o.Detail == "" && (best == nil || o.Better(*best)) {
 			best = &o
 		}
 	}
@@ -79,7 +79,7 @@ func (w *whatIf) placeShares(req sharing.Request) bool {
 			s.Shut, s.NoWhole = "is in MIG mode", "is in MIG mode"
 		}
 		for _, f := range w.shares[id] {
-			s.Held, s.Sharers = true, s.Sharers+1
+			s.InUse, s.ShareCount = true, s.ShareCount+1
 			s.FreeMemory, s.FreePercent = s.FreeMemory.SubFloor(f.Memory), s.FreePercent-min(f.Percent, s.FreePercent)
 			if f.Whole {
 				s.FreeMemory, s.FreePercent = 0, 0
@@ -105,5 +105,5 @@ func (w *whatIf) outOfMIG(s *allocator.GPUState, req sharing.Request) {
 		return
 	}
 	c := choice.Choose(choice.On{List: list, Report: rep.But(w.need.But)})
-	s.Levels, s.LevelWhy = []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
+	s.Levels, s.LevelReason = []sharing.Level{sharing.LevelExclusive, c.Level}, c.Reason
 }

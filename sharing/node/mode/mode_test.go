@@ -26,16 +26,16 @@ const keepMode = time.Minute
 
 // world is a node with two GPUs, and its MIG manager. A GPU in MIG mode has one instance, "1g".
 type world struct {
-	mu      sync.Mutex
-	gpus    []ledger.View
-	states  []mig.State
-	granted map[sharing.GPUID][]mig.Granted
-	faults  map[sharing.GPUID][]mig.Granted
-	fail    error
-	claimed []string
-	warned  string
-	results []Result
-	changed chan struct{}
+	mu       sync.Mutex
+	gpus     []ledger.View
+	states   []mig.State
+	granted  map[sharing.GPUID][]mig.Granted
+	faults   map[sharing.GPUID][]mig.Granted
+	fail     error
+	reserved []string
+	warned   string
+	results  []Result
+	changed  chan struct{}
 	*Switcher
 }
 
@@ -46,25 +46,25 @@ func newWorld() *world {
 		id := sharing.GPUID(fmt.Sprintf("GPU-%d", i))
 		w.gpus = append(w.gpus, ledger.View{GPU: sharing.GPU{UUID: id, Index: i, Memory: 80 * sharing.GiB,
 			Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 1, Compute: 1}}})
-		w.states = append(w.states, mig.State{GPU: id, Turns: true})
+		w.states = append(w.states, mig.State{GPU: id, ModeSwitchable: true})
 	}
 	w.Switcher = New(slog.New(slog.DiscardHandler), w, func() string { return "7" })
 	w.SetManager(w)
 	return w
 }
 
-func (w *world) View(f func(Picture)) {
+func (w *world) View(f func(Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w.picture())
 }
 
-func (w *world) picture() Picture {
-	return Picture{Ready: true, PodsReady: true, KeepMode: keepMode, GPUs: slices.Clone(w.gpus), Room: w}
+func (w *world) picture() Snapshot {
+	return Snapshot{Ready: true, PodsReady: true, MinModeTime: keepMode, GPUs: slices.Clone(w.gpus), Capacity: w}
 }
 
-func (w *world) ClaimPod(_ context.Context, asks []sharing.ContainerAsk) error {
-	w.claimed = append(w.claimed, asks[0].Ref.Pod)
+func (w *world) ReservePod(_ context.Context, asks []sharing.ContainerRequest) error {
+	w.reserved = append(w.reserved, asks[0].Ref.Pod)
 	w.Forget(asks[0].Ref.PodUID)
 	return nil
 }
@@ -85,7 +85,8 @@ func (w *world) Free(string, choice.Without) []allocator.GPUState {
 	var out []allocator.GPUState
 	for _, v := range w.gpus {
 		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
-			Held: v.Claims > 0, Turns: true, Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}})
+			InUse: v.Grants > 0, ModeSwitchable: true, Levels: []sharing.Level{sharing.LevelExclusive,
+				sharing.LevelDriver}})
 	}
 	return out
 }
@@ -94,23 +95,23 @@ func (w *world) Rules(*allocator.GPUState, string) []sharing.Backend {
 	return []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 }
 
-func (w *world) Would(gpu sharing.GPUID, profile string, _ int, granted []mig.Granted) mig.Offer {
+func (w *world) Would(gpu sharing.GPUID, profile string, _ int, granted []mig.Granted) mig.Candidate {
 	if profile != "1g" || len(granted) > 0 {
-		return mig.Offer{Why: "is full"}
+		return mig.Candidate{Detail: "is full"}
 	}
-	return mig.Offer{Share: sharing.Share{GPU: sharing.GPURef{UUID: gpu},
+	return mig.Candidate{Share: sharing.Share{GPU: sharing.GPURef{UUID: gpu},
 		MIG: sharing.Instance{Profile: "1g", Size: 1}}}
 }
 
-func (w *world) Turns(gpu sharing.GPUID) bool {
-	return slices.ContainsFunc(w.states, func(s mig.State) bool { return s.GPU == gpu && s.Turns })
+func (w *world) ModeSwitchable(gpu sharing.GPUID) bool {
+	return slices.ContainsFunc(w.states, func(s mig.State) bool { return s.GPU == gpu && s.ModeSwitchable })
 }
 
-func (w *world) Turn(_ context.Context, gpu sharing.GPUID, on bool) error {
+func (w *world) SwitchMode(_ context.Context, gpu sharing.GPUID, on bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fail == nil {
-		w.set(gpu, func(v *ledger.View, s *mig.State) { s.On, s.Turned = on, time.Now() })
+		w.set(gpu, func(v *ledger.View, s *mig.State) { s.On, s.ModeSwitchedAt = on, time.Now() })
 	}
 	return w.fail
 }
@@ -146,13 +147,13 @@ func share() sharing.Request {
 func pod(name string, requests ...sharing.Request) Need {
 	ref := sharing.ContainerRef{PodUID: "uid-" + name, Namespace: "ns", Pod: name}
 	return Need{Who: "pod ns/" + name, Since: time.Unix(1e9, 0), Requests: requests,
-		Asks: []sharing.ContainerAsk{{Ref: ref}}}
+		Containers: []sharing.ContainerRequest{{Ref: ref}}}
 }
 
-func full() error { return &allocator.NoFit{Summary: "no room"} }
+func full() error { return &allocator.NoFit{Summary: "not enough free"} }
 
 func (w *world) note(n Need) error {
-	return w.Note(n.Asks[0].Ref.PodUID, full(), func() Need { return n })
+	return w.Record(n.Containers[0].Ref.PodUID, full(), func() Need { return n })
 }
 
 // What keeps a GPU in its mode, first the grants on it, and what becomes of it.
@@ -165,10 +166,10 @@ func TestOutlook(t *testing.T) {
 		"idle": {func(*world, *ledger.View, *mig.State) {}, Outlook{To: MIG}},
 		"idle in MIG mode": {func(_ *world, v *ledger.View, s *mig.State) { v.GPU.MIG, s.On = true, true },
 			Outlook{To: Shared}},
-		"not on demand": {func(_ *world, _ *ledger.View, s *mig.State) { s.Turns = false }, Outlook{}},
+		"not on demand": {func(_ *world, _ *ledger.View, s *mig.State) { s.ModeSwitchable = false }, Outlook{}},
 		"not there":     {func(w *world, _ *ledger.View, _ *mig.State) { w.gpus = w.gpus[1:] }, Outlook{}},
 		"granted": {func(w *world, v *ledger.View, s *mig.State) {
-			v.Claims, v.GPU.Cordoned, s.Busy = 2, "c", "is held by process 7"
+			v.Grants, v.GPU.Cordoned, s.Busy = 2, "c", "is held by process 7"
 			w.granted[s.GPU] = []mig.Granted{{Who: "pod a/b"}, {Who: "pod a/b"}, {Who: "pod a/c"}}
 		}, Outlook{To: MIG, Stays: "is held by pod a/b, pod a/c"}},
 		"unhealthy": {func(_ *world, v *ledger.View, _ *mig.State) { v.GPU.Health = sharing.HealthUnhealthy },
@@ -259,7 +260,7 @@ func TestLevelOutOfMIGMode(t *testing.T) {
 	}
 }
 
-// A GPU that switches for a pod takes no grant until the next inventory; then the pod is claimed for, and forgotten.
+// A GPU that switches for a pod takes no grant until the next inventory; then the pod is reserved for, and forgotten.
 func TestSwitch(t *testing.T) {
 	w := newWorld()
 	if err := w.note(pod("a", instance())); err == nil || strings.Contains(err.Error(), "could change") {
@@ -273,24 +274,24 @@ func TestSwitch(t *testing.T) {
 	if w.Switching("GPU-0") == "" || len(w.Pending()) != 1 {
 		t.Errorf("before the next inventory: %q, %q", w.Switching("GPU-0"), w.Pending())
 	}
-	w.claim(t.Context())
-	if len(w.claimed) > 0 {
-		t.Errorf("claimed for %q", w.claimed)
+	w.grant(t.Context())
+	if len(w.reserved) > 0 {
+		t.Errorf("reserved for %q", w.reserved)
 	}
 	w.inventory()
 	if p := w.Pending(); len(p) > 0 {
 		t.Errorf("after it: %q", p)
 	}
-	w.claim(t.Context())
-	if !slices.Equal(w.claimed, []string{"a"}) || len(w.needs) > 0 {
-		t.Errorf("claimed for %q, needs %v", w.claimed, w.needs)
+	w.grant(t.Context())
+	if !slices.Equal(w.reserved, []string{"a"}) || len(w.needs) > 0 {
+		t.Errorf("reserved for %q, needs %v", w.reserved, w.needs)
 	}
 	w.Switch(t.Context())
 	if len(w.results) != 1 {
 		t.Error("a GPU switched without a request")
 	}
 	// The other way, the mode is kept for a while, and the other GPU has a grant.
-	w.gpus[1].Claims, w.granted["GPU-1"] = 1, []mig.Granted{{Who: "pod b/c"}}
+	w.gpus[1].Grants, w.granted["GPU-1"] = 1, []mig.Granted{{Who: "pod b/c"}}
 	err := w.note(pod("b", share()))
 	if err == nil || !strings.Contains(err.Error(), "GPU 0 changed its mode at ") {
 		t.Errorf("%v", err)
@@ -299,7 +300,7 @@ func TestSwitch(t *testing.T) {
 	if !strings.HasPrefix(w.warned, "pod ns/b waits for a GPU to change its MIG mode: GPU 0 changed") {
 		t.Errorf("warned %q", w.warned)
 	}
-	if err := w.Note("uid-b", nil, nil); err != nil || len(w.needs) > 0 {
+	if err := w.Record("uid-b", nil, nil); err != nil || len(w.needs) > 0 {
 		t.Errorf("%v, needs %v", err, w.needs)
 	}
 	w.tell(time.Now())
@@ -313,7 +314,7 @@ func TestSwitchFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.fail = errors.New("IN_USE")
-		w.states[1].Turns = false
+		w.states[1].ModeSwitchable = false
 		_ = w.note(pod("a", instance()))
 		for i, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
 			w.Switch(t.Context())
@@ -341,7 +342,7 @@ func TestSwitchFails(t *testing.T) {
 func TestNote(t *testing.T) {
 	other := errors.New("other")
 	w := newWorld()
-	if err := w.Note("u", other, nil); !errors.Is(err, other) || len(w.needs) > 0 {
+	if err := w.Record("u", other, nil); !errors.Is(err, other) || len(w.needs) > 0 {
 		t.Errorf("%v, needs %v", err, w.needs)
 	}
 	first := pod("a", instance())
@@ -355,11 +356,11 @@ func TestNote(t *testing.T) {
 	if len(w.needs) > 0 {
 		t.Errorf("needs %v", w.needs)
 	}
-	w.states[0].Turns, w.states[1].Turns = false, false
+	w.states[0].ModeSwitchable, w.states[1].ModeSwitchable = false, false
 	_ = w.note(first)
 	w.SetManager(nil)
 	_ = w.note(first)
-	if len(w.needs) > 0 || w.Turns("GPU-0") {
+	if len(w.needs) > 0 || w.ModeSwitchable("GPU-0") {
 		t.Errorf("needs %v", w.needs)
 	}
 }
@@ -391,7 +392,7 @@ func TestAwait(t *testing.T) {
 		}
 		w.inventory()
 		for i := range w.gpus {
-			w.gpus[i].Claims, w.granted[w.gpus[i].GPU.UUID] = 1, []mig.Granted{{Who: "grant x"}}
+			w.gpus[i].Grants, w.granted[w.gpus[i].GPU.UUID] = 1, []mig.Granted{{Who: "grant x"}}
 		}
 		need = func() Need { return Need{Who: "process 1", Requests: []sharing.Request{share()}} }
 		start := time.Now()

@@ -17,9 +17,9 @@ import (
 // Node is what a Switcher needs of the node runtime.
 type Node interface {
 	// View calls f with the node's state. No grant changes until f returns. f must not wait for anything.
-	View(f func(Picture))
-	// ClaimPod reserves grants for a pod that had none.
-	ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error
+	View(f func(Snapshot))
+	// ReservePod reserves grants for a pod that had none.
+	ReservePod(ctx context.Context, asks []sharing.ContainerRequest) error
 	// Changed returns a channel that is closed after the next change of the node's state. Announce is such a change.
 	Changed() <-chan struct{}
 	Announce()
@@ -32,27 +32,27 @@ type Node interface {
 // Manager is the MIG manager. Only Switch calls the driver.
 type Manager interface {
 	// Would is what a GPU would give to a request for a profile if it were in MIG mode, in addition to its grants.
-	Would(gpu sharing.GPUID, profile string, start int, granted []mig.Granted) mig.Offer
-	// Turns reports whether demand may switch the GPU's MIG mode.
-	Turns(gpu sharing.GPUID) bool
-	// Turn switches the MIG mode of an idle GPU. On an error the GPU is as it was.
-	Turn(ctx context.Context, gpu sharing.GPUID, on bool) error
+	Would(gpu sharing.GPUID, profile string, start int, granted []mig.Granted) mig.Candidate
+	// ModeSwitchable reports whether demand may switch the GPU's MIG mode.
+	ModeSwitchable(gpu sharing.GPUID) bool
+	// SwitchMode switches the MIG mode of an idle GPU. On an error the GPU is as it was.
+	SwitchMode(ctx context.Context, gpu sharing.GPUID, on bool) error
 	// States are the GPUs as the manager saw them last.
 	States() []mig.State
 }
 
-// Picture is the state of the node at one moment.
-type Picture struct {
+// Snapshot is the state of the node at one moment.
+type Snapshot struct {
 	// Ready is true if the node grants, and PodsReady if it grants to pods.
 	Ready, PodsReady bool
-	// KeepMode is how long a GPU keeps a mode after a switch.
-	KeepMode time.Duration
-	GPUs     []ledger.View
-	Room
+	// MinModeTime is how long a GPU keeps a mode after a switch.
+	MinModeTime time.Duration
+	GPUs        []ledger.View
+	Capacity
 }
 
-// Room is what a Picture computes on demand. It is valid inside Node.View.
-type Room interface {
+// Capacity is what a Snapshot computes on demand. It is valid inside Node.View.
+type Capacity interface {
 	// Granted is what grants have of a GPU.
 	Granted(gpu sharing.GPUID) []mig.Granted
 	// Faults are the instances of a GPU that no grant can have because of a fault.
@@ -72,10 +72,12 @@ type Need struct {
 	Requests []sharing.Request
 	// Prefer are the GPUs that the scheduler chose.
 	Prefer []sharing.GPUID
-	// But replaces answers of backends, see Room.Free.
+	// But replaces answers of backends, see Capacity.Free.
 	But choice.Without
-	// Asks are those of a pod, which the Switcher claims for once there is room. A process has none: it waits itself.
-	Asks []sharing.ContainerAsk
+	//
+	// Containers are those of a pod, which the Switcher grants for once there is room. A process has none: it waits
+	// itself.
+	Containers []sharing.ContainerRequest
 
 	// switched is true once a GPU has switched for it.
 	switched bool

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
-	"github.com/kerf-gpu/kerf/mig/turn"
+	"github.com/kerf-gpu/kerf/mig/modeswitch"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 )
@@ -73,7 +73,7 @@ func (s *Switcher) Run(ctx context.Context) error {
 	defer t.Stop()
 	for {
 		s.Switch(ctx)
-		s.claim(ctx)
+		s.grant(ctx)
 		s.tell(time.Now())
 		select {
 		case <-ctx.Done():
@@ -86,17 +86,17 @@ func (s *Switcher) Run(ctx context.Context) error {
 
 // Switch switches the GPUs that are to switch now. They take no grant from the decision on.
 func (s *Switcher) Switch(ctx context.Context) {
-	var turns []turn.Turn
+	var turns []modeswitch.Switch
 	var m Manager
 	s.look(func(now sight) {
 		if now.manager == nil || len(now.needs) == 0 || !now.Ready {
 			return
 		}
-		turns, m = now.plan(time.Now()).Turns, now.manager
+		turns, m = now.plan(time.Now()).Switches, now.manager
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, t := range turns {
-			s.switching[t.GPU] = change{on: t.On, index: indexOf(now.Picture, t.GPU), who: t.For}
+			s.switching[t.GPU] = change{on: t.On, index: indexOf(now.Snapshot, t.GPU), who: t.For}
 		}
 	})
 	if len(turns) == 0 {
@@ -111,7 +111,7 @@ func (s *Switcher) Switch(ctx context.Context) {
 	s.node.Announce()
 }
 
-func indexOf(p Picture, gpu sharing.GPUID) int {
+func indexOf(p Snapshot, gpu sharing.GPUID) int {
 	for _, v := range p.GPUs {
 		if v.GPU.Ref() == (sharing.GPURef{UUID: gpu}) {
 			return v.GPU.Index
@@ -120,14 +120,14 @@ func indexOf(p Picture, gpu sharing.GPUID) int {
 	return 0
 }
 
-func (s *Switcher) switchOne(ctx context.Context, m Manager, t turn.Turn) {
+func (s *Switcher) switchOne(ctx context.Context, m Manager, t modeswitch.Switch) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	start := time.Now()
-	err := m.Turn(ctx, t.GPU, t.On)
+	err := m.SwitchMode(ctx, t.GPU, t.On)
 	r := Result{On: t.On, Took: time.Since(start), Err: err, Reason: reasonSwitched}
 	var c change
-	s.node.View(func(p Picture) { c = s.ended(t, err, p) })
+	s.node.View(func(p Snapshot) { c = s.ended(t, err, p) })
 	took := r.Took.Round(time.Millisecond)
 	if err != nil {
 		s.log.Warn("failed to switch MIG mode on demand", "gpu", string(t.GPU), "on", t.On, "for", t.For, "error",
@@ -143,7 +143,7 @@ func (s *Switcher) switchOne(ctx context.Context, m Manager, t turn.Turn) {
 }
 
 // ended notes the end of a switch, and returns what it was. It is called inside Node.View.
-func (s *Switcher) ended(t turn.Turn, err error, p Picture) change {
+func (s *Switcher) ended(t modeswitch.Switch, err error, p Snapshot) change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, there := s.switching[t.GPU]
@@ -187,13 +187,13 @@ func (s *Switcher) TookInventory(gpus []sharing.GPU, report map[sharing.GPURef]c
 	s.soon()
 }
 
-// claim claims for the pods that a GPU has switched for, so that Kerf creates their instances before their containers
+// grant grants for the pods that a GPU has switched for, so that Kerf creates their instances before their containers
 // wait.
-func (s *Switcher) claim(ctx context.Context) {
-	var pods [][]sharing.ContainerAsk
-	s.look(func(now sight) { pods = now.claimable(slices.Sorted(maps.Keys(now.needs))) })
+func (s *Switcher) grant(ctx context.Context) {
+	var pods [][]sharing.ContainerRequest
+	s.look(func(now sight) { pods = now.reservable(slices.Sorted(maps.Keys(now.needs))) })
 	for _, asks := range pods {
-		if err := s.node.ClaimPod(ctx, asks); err != nil {
+		if err := s.node.ReservePod(ctx, asks); err != nil {
 			s.log.Info("failed to place pod, will retry", "pod", asks[0].Ref.Namespace+"/"+asks[0].Ref.Pod,
 				"reason", err.Error())
 		}
@@ -214,8 +214,8 @@ func (s *Switcher) tell(at time.Time) {
 				ready[st.GPU] = to
 			}
 		}
-		for _, w := range now.plan(at).Waits {
-			waits = append(waits, fmt.Sprintf("%s waits for a GPU to change its MIG mode: %s", w.Who, w.Why))
+		for _, w := range now.plan(at).Pending {
+			waits = append(waits, fmt.Sprintf("%s waits for a GPU to change its MIG mode: %s", w.Who, w.Reason))
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -231,10 +231,10 @@ func (s *Switcher) tell(at time.Time) {
 
 // look calls f with all that a decision depends on, while no grant changes. f may take mu.
 func (s *Switcher) look(f func(sight)) {
-	s.node.View(func(p Picture) { f(s.at(p)) })
+	s.node.View(func(p Snapshot) { f(s.at(p)) })
 }
 
-func (s *Switcher) at(p Picture) sight {
+func (s *Switcher) at(p Snapshot) sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.memory
@@ -257,12 +257,12 @@ func (s *Switcher) SetManager(m Manager) {
 	s.manager = m
 }
 
-// Turns reports whether demand may switch the GPU's MIG mode.
-func (s *Switcher) Turns(gpu sharing.GPUID) bool {
+// ModeSwitchable reports whether demand may switch the GPU's MIG mode.
+func (s *Switcher) ModeSwitchable(gpu sharing.GPUID) bool {
 	s.mu.Lock()
 	m := s.manager
 	s.mu.Unlock()
-	return m != nil && m.Turns(gpu)
+	return m != nil && m.ModeSwitchable(gpu)
 }
 
 // Switching is a clause that says what a GPU switches to, and for whom; empty if it does not.
@@ -296,7 +296,7 @@ func (s *Switcher) Before(gpu sharing.GPUID) (choice.Report, bool) {
 }
 
 // Outlooks are those of these GPUs. It is called inside Node.View.
-func (s *Switcher) Outlooks(p Picture, states map[sharing.GPUID]mig.State, now time.Time) map[sharing.GPUID]Outlook {
+func (s *Switcher) Outlooks(p Snapshot, states map[sharing.GPUID]mig.State, now time.Time) map[sharing.GPUID]Outlook {
 	out := map[sharing.GPUID]Outlook{}
 	at := s.at(p)
 	for id, st := range states {

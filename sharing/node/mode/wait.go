@@ -14,10 +14,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// Note notes how an attempt to claim for a pod ended. If no GPU had room, and a manager can switch GPUs, need is called
-// without a lock, and remembered where demand may switch GPUs. The result is err, with what keeps the GPUs that could
-// switch for the pod.
-func (s *Switcher) Note(uid string, err error, need func() Need) error {
+// Record notes how an attempt to grant for a pod ended. If no GPU had room, and a manager can switch GPUs, need is
+// called without a lock, and remembered where demand may switch GPUs. The result is err, with what keeps the GPUs that
+// could switch for the pod.
+func (s *Switcher) Record(uid string, err error, need func() Need) error {
 	switch {
 	case err == nil:
 		s.Forget(uid)
@@ -49,7 +49,7 @@ func isNoFit(err error) bool {
 // turnsAny reports whether demand may switch a GPU.
 func (s sight) turnsAny() bool {
 	return s.manager != nil && slices.ContainsFunc(s.GPUs,
-		func(v ledger.View) bool { return s.manager.Turns(v.GPU.UUID) })
+		func(v ledger.View) bool { return s.manager.ModeSwitchable(v.GPU.UUID) })
 }
 
 // managed reports whether there is a MIG manager.

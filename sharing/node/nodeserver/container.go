@@ -17,17 +17,17 @@ import (
 // maxHold is the longest that a container's grant stays Reserved without a container.
 const maxHold = time.Hour
 
-// Containers makes claims for containers that are no pod's.
+// Containers makes grants for containers that are no pod's.
 type Containers interface {
-	// ClaimForContainer holds a placement that a hook arms. It ends with the peer's process or, when hold is
-	// not 0, after that time; once armed, with the container.
-	ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request,
-		hold time.Duration) (ledger.ClaimID, error)
-	// InjectionOf is what the claim's container gets before it is made.
-	InjectionOf(id ledger.ClaimID) (sharing.Injection, error)
+	// ReserveForContainer holds a placement that a hook activates. It ends with the peer's process or, when hold is
+	// not 0, after that time; once activated, with the container.
+	ReserveForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request,
+		hold time.Duration) (ledger.GrantID, error)
+	// InjectionOf is what the grant's container gets before it is made.
+	InjectionOf(id ledger.GrantID) (sharing.Injection, error)
 }
 
-// Hook is where this node has what arms a container.
+// Hook is where this node has what activates a container.
 type Hook struct {
 	// Path is kerf-hook's program, and Socket the agent's socket that it speaks to, both as the container
 	// runtime sees them.
@@ -36,27 +36,27 @@ type Hook struct {
 	CDIDirs []string
 }
 
-// ServeContainers makes the server take claims for containers. It is called before Serve; a server without
-// it refuses such claims with ErrUnsupported.
+// ServeContainers makes the server take grants for containers. It is called before Serve; a server without
+// it refuses such grants with ErrUnsupported.
 func (s *Server) ServeContainers(c Containers, hook Hook) { s.containers, s.hook = c, hook }
 
-// claimForContainer is Reserve for a request with container.
-func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in *nodeapi.ReserveRequest,
+// reserveForContainer is Reserve for a request with container.
+func (s *Server) reserveForContainer(ctx context.Context, peer lifecycle.Peer, in *nodeapi.ReserveRequest,
 	req sharing.Request) (*nodeapi.ReserveResponse, error) {
 	hold := time.Duration(in.GetReserveSeconds()) * time.Second
 	switch {
 	case s.containers == nil:
 		return nil, statusOf(fmt.Errorf(
-			"claims for containers: this agent has no hook installed; start it with --hook-dir: %w",
+			"grants for containers: this agent has no hook installed; start it with --hook-dir: %w",
 			sharing.ErrUnsupported))
 	case peer.UID != 0:
-		return nil, statusOf(fmt.Errorf("claims for containers are for root, since their hook is: %w",
+		return nil, statusOf(fmt.Errorf("grants for containers are for root, since their hook is: %w",
 			sharing.ErrDenied))
 	case hold > maxHold:
 		return nil, statusOf(sharing.Invalid("reserve_seconds", fmt.Sprint(in.GetReserveSeconds()), "write 0 to 3600",
 			"is too long"))
 	}
-	id, err := s.containers.ClaimForContainer(ctx, peer, in.GetName(), req, hold)
+	id, err := s.containers.ReserveForContainer(ctx, peer, in.GetName(), req, hold)
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -79,10 +79,10 @@ func mountMessages(mounts []sharing.Mount) []*nodeapi.Mount {
 // containerGrant renders what the container's OCI spec needs.
 func containerGrant(in sharing.Injection, hook Hook) *nodeapi.ContainerGrant {
 	out := &nodeapi.ContainerGrant{
-		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Annotation: in.Note,
+		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Annotation: in.Annotation,
 	}
 	out.Mounts = mountMessages(in.Mounts)
-	for _, a := range in.Asks {
+	for _, a := range in.Requests {
 		out.Requests = append(out.Requests, a.String())
 	}
 	if in.Device.UUID != "" { // it brings its GPU's own file

@@ -20,26 +20,27 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// containers claims in the runtime as if for the caller, and remembers the hold.
+// containers grants in the runtime as if for the caller, and remembers the hold.
 type containers struct {
 	*node.Runtime
 	hold time.Duration
 }
 
-func (c *containers) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request,
-	hold time.Duration) (ledger.ClaimID, error) {
+func (c *containers) ReserveForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request,
+	hold time.Duration) (ledger.GrantID, error) {
 	c.hold = hold
-	return c.Claim(ctx, peer, name, asked)
+	return c.Reserve(ctx, peer, name, asked)
 }
 
-func (c *containers) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
+func (c *containers) InjectionOf(id ledger.GrantID) (sharing.Injection, error) {
 	g, _ := c.Grant(id)
-	return sharing.Injection{Grant: string(id), Placement: g.Claim.Placement,
-		Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, Env: map[string]string{"KERF_GRANT": string(id)},
-		Note: "note"}, nil
+	return sharing.Injection{Grant: string(id), Placement: g.Placement,
+		Requests:   []sharing.ResourceRequest{{Resource: "gpu-memory-gib", Count: 10}},
+		Env:        map[string]string{"KERF_GRANT": string(id)},
+		Annotation: "note"}, nil
 }
 
-func TestClaimsForContainers(t *testing.T) {
+func TestGrantsForContainers(t *testing.T) {
 	fake := &containers{}
 	c, r := serveWith(t, func(s *Server, r *node.Runtime) {
 		fake.Runtime = r
@@ -83,7 +84,7 @@ func TestAnInstanceIsNamedAlone(t *testing.T) {
 	}
 }
 
-func TestWithoutAHookThereAreNoClaimsForContainers(t *testing.T) {
+func TestWithoutAHookThereAreNoGrantsForContainers(t *testing.T) {
 	c, r := start(t)
 	attach(t, r)
 	_, err := c.Reserve(t.Context(), &nodeapi.ReserveRequest{MemoryBytes: 1 << 30, Container: true})

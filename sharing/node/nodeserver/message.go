@@ -63,7 +63,7 @@ func migMessage(s mig.State, t mode.Outlook) *nodeapi.MIGState {
 	}
 	return &nodeapi.MIGState{
 		Capable: s.Able, Enabled: s.On, LayoutFromPool: s.Fixed, MemorySlices: small(s.Units), Profiles: s.Profiles,
-		Instances: instancesMessage(s.Instances), Error: s.Trouble, PendingReason: s.Waits,
+		Instances: instancesMessage(s.Instances), Error: s.Error, PendingReason: s.PendingReason,
 		SwitchableTo: string(t.To), ModeSwitchFor: t.For, ModeSwitchBlockedBy: t.Stays,
 	}
 }
@@ -72,15 +72,15 @@ func instancesMessage(list []mig.Instance) []*nodeapi.MIGInstance {
 	var out []*nodeapi.MIGInstance
 	for _, p := range list {
 		out = append(out, &nodeapi.MIGInstance{
-			Profile: p.Profile, Start: small(p.Start), MemorySlices: small(p.Size), Managed: p.Ours, Ready: p.Ready,
-			Uuid: p.UUID, Grant: p.Grant, RequestedBy: p.Holder,
+			Profile: p.Profile, Start: small(p.Start), MemorySlices: small(p.Size), Managed: p.Managed, Ready: p.Ready,
+			Uuid: p.UUID, Grant: p.Grant, RequestedBy: p.Owner,
 		})
 	}
 	return out
 }
 
 func grantMessage(g status.Grant) *nodeapi.Grant {
-	c := g.Claim
+	c := g.Reservation
 	m := &nodeapi.Grant{
 		Id: string(c.ID), Name: c.Name, State: g.StateName(), Recovered: c.Recovered,
 		Level: g.Level.String(), LevelReason: g.LevelReason, Backend: g.Backend.String(),
@@ -89,12 +89,12 @@ func grantMessage(g status.Grant) *nodeapi.Grant {
 		CapSharedWith: string(c.With),
 	}
 	m.PodNamespace, m.PodName = c.Owner.Namespace, c.Owner.PodName
-	if g.Lease != nil {
-		m.Cgroup, m.ContainerId, m.UsedBy = g.Lease.Cgroup, g.Lease.ContainerID, g.Lease.Container
-		m.EnforcedShares = sharesMessage(g.Lease.Part)
+	if g.Active != nil {
+		m.Cgroup, m.ContainerId, m.UsedBy = g.Active.Cgroup, g.Active.ContainerID, g.Active.Container
+		m.EnforcedShares = sharesMessage(g.Active.Part)
 	}
 	m.SharedCap = sharesMessage(g.SharedCap)
-	m.Compute = &nodeapi.Compute{By: g.Compute.By, Reason: g.Compute.Why, Priority: g.Compute.Priority}
+	m.Compute = &nodeapi.Compute{By: g.Compute.By, Reason: g.Compute.Reason, Priority: g.Compute.Priority}
 	for _, pid := range g.PIDs {
 		m.Pids = append(m.Pids, small(pid))
 	}

@@ -15,9 +15,9 @@ import (
 func TestMessageOfASharedCap(t *testing.T) {
 	own := sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 4, Percent: 10}}
 	g := status.Grant{
-		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own},
+		Grant: ledger.Grant{Reservation: ledger.Reservation{ID: "side", With: "main", Placement: own},
 			SharedCap: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 10, Percent: 30}}},
-		Used: []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: status.Compute{By: "libkerf", Why: "fair",
+		Used: []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: status.Compute{By: "libkerf", Reason: "fair",
 			Priority: 7},
 	}
 	m := Message(status.State{Grants: []status.Grant{g}}).GetGrants()[0]

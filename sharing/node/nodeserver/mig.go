@@ -34,7 +34,8 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodeapi.PlanMIGRequest) (*node
 	case s.planner == nil:
 		return nil, statusOf(fmt.Errorf("plan mig: this agent manages no MIG GPU: %w", sharing.ErrUnsupported))
 	case in.GetApply() && peer.UID != 0:
-		return nil, statusOf(fmt.Errorf("apply mig: it is for root, and uid %d asks: %w", peer.UID, sharing.ErrDenied))
+		return nil, statusOf(fmt.Errorf("apply mig: it is for root, and uid %d requests it: %w", peer.UID,
+			sharing.ErrDenied))
 	case len(in.GetConfig()) > maxConfig:
 		return nil, statusOf(sharing.Invalid("config", "", "write fewer pools, or plan with fewer of them",
 			"has %d bytes; %d are possible", len(in.GetConfig()), maxConfig))
@@ -49,7 +50,7 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodeapi.PlanMIGRequest) (*node
 	out := &nodeapi.PlanMIGResponse{}
 	for _, p := range plans {
 		out.Gpus = append(out.Gpus, &nodeapi.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps,
-			PendingReason: p.Waits, InstancesAfter: instancesMessage(p.After), MemorySlices: small(p.Units)})
+			PendingReason: p.PendingReason, InstancesAfter: instancesMessage(p.After), MemorySlices: small(p.Units)})
 	}
 	return out, nil
 }

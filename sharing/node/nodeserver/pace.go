@@ -17,7 +17,7 @@ import (
 // maxID bounds the id of a grant in a call, in bytes. The agent's own have 12.
 const maxID = 64
 
-// userRate and allRate bound how often users other than root make claims, activate grants or change limits. Each such
+// userRate and allRate bound how often users other than root make grants, activate grants or change limits. Each such
 // call writes log and audit entries, so without a bound one user could displace the audit log of all.
 func userRate() limit.Rate { return limit.Rate{Burst: 512, Every: 50 * time.Millisecond} }
 
@@ -27,11 +27,11 @@ func allRate() limit.Rate { return limit.Rate{Burst: 2048, Every: 10 * time.Mill
 type pace struct {
 	now func() time.Time
 	mu  sync.Mutex
-	// of are the kinds of calls, so that who made a claim can also activate it.
-	of map[string]*limit.Pace
+	// of are the kinds of calls, so that who made a grant can also activate it.
+	of map[string]*limit.RateLimiter
 }
 
-func newPace(now func() time.Time) *pace { return &pace{now: now, of: map[string]*limit.Pace{}} }
+func newPace(now func() time.Time) *pace { return &pace{now: now, of: map[string]*limit.RateLimiter{}} }
 
 // allow returns an error that wraps sharing.ErrUnavailable if the user has to wait before a call of that kind.
 func (p *pace) allow(uid uint32, kind string) error {
@@ -41,7 +41,7 @@ func (p *pace) allow(uid uint32, kind string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of[kind] == nil {
-		p.of[kind] = limit.NewPace(userRate(), allRate())
+		p.of[kind] = limit.NewRateLimiter(userRate(), allRate())
 	}
 	if !p.of[kind].Allow(fmt.Sprint(uid), p.now()) {
 		return fmt.Errorf("%s: uid %d, or all users together, make too many such calls; try again later: %w", kind, uid,

@@ -15,9 +15,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestPaceOfAMillionClaims lets a user try a million claims within 10 s. It gets its burst and its rate. Another user
-// and root are not affected, and successful claims can be activated.
-func TestPaceOfAMillionClaims(t *testing.T) {
+// TestPaceOfAMillionGrants lets a user try a million grants within 10 s. It gets its burst and its rate. Another user
+// and root are not affected, and successful grants can be activated.
+func TestPaceOfAMillionGrants(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := newPace(func() time.Time { return now })
 	const tries = 1_000_000
@@ -27,7 +27,7 @@ func TestPaceOfAMillionClaims(t *testing.T) {
 		if err := p.allow(1000, "reserve"); err == nil {
 			taken++
 			if err := p.allow(1000, "activate"); err != nil {
-				t.Fatalf("claim %d was taken: %v", taken, err)
+				t.Fatalf("grant %d was taken: %v", taken, err)
 			}
 		} else if !errors.Is(err, sharing.ErrUnavailable) {
 			t.Fatal(err)

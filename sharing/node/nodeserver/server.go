@@ -34,7 +34,7 @@ type Server struct {
 	nodeapi.UnimplementedNodeServer
 	runtime *node.Runtime
 	log     *slog.Logger
-	// containers is nil where claims for containers are not taken; hook goes with it.
+	// containers is nil where grants for containers are not taken; hook goes with it.
 	containers Containers
 	hook       Hook
 	// planner is nil if no GPU supports MIG.
@@ -102,13 +102,13 @@ func (s *Server) Reserve(ctx context.Context, in *nodeapi.ReserveRequest) (*node
 		return nil, statusOf(err)
 	}
 	if in.GetContainer() {
-		return s.claimForContainer(ctx, peer, in, req)
+		return s.reserveForContainer(ctx, peer, in, req)
 	}
 	if in.GetReserveSeconds() != 0 {
 		return nil, statusOf(sharing.Invalid("reserve_seconds", fmt.Sprint(in.GetReserveSeconds()),
 			"leave it out, or set container", "is for containers alone"))
 	}
-	id, err := s.runtime.Claim(ctx, peer, in.GetName(), req)
+	id, err := s.runtime.Reserve(ctx, peer, in.GetName(), req)
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -122,35 +122,35 @@ func (s *Server) Activate(ctx context.Context, in *nodeapi.ActivateRequest) (*no
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	armed, err := s.runtime.ArmWith(ctx, peer, ledger.ClaimID(in.GetId()),
-		lifecycle.ArmOptions{NoPreloadFile: in.GetNoPreloadFile()})
+	activated, err := s.runtime.ActivateWith(ctx, peer, ledger.GrantID(in.GetId()),
+		lifecycle.ActivateOptions{NoPreloadFile: in.GetNoPreloadFile()})
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	grant, err := s.grant(armed.ID)
+	grant, err := s.grant(activated.ID)
 	if err != nil {
 		return nil, err
 	}
-	visible, err := s.visible(armed)
+	visible, err := s.visible(activated)
 	if err != nil {
 		return nil, statusOf(err)
 	}
 	return &nodeapi.ActivateResponse{
-		VisibleFiles: visible, Grant: grant, Env: s.runtime.Env(armed), OtherGpusCapped: armed.OthersCapped,
-		Devices: s.runtime.Devices(armed.Own), HiddenDevices: s.runtime.Devices(armed.Others),
-		Mounts: mountMessages(armed.Mounts), Preload: armed.Preload,
+		VisibleFiles: visible, Grant: grant, Env: s.runtime.Env(activated), OtherGpusCapped: activated.OthersCapped,
+		Devices: s.runtime.Devices(activated.Own), HiddenDevices: s.runtime.Devices(activated.Others),
+		Mounts: mountMessages(activated.Mounts), Preload: activated.Preload,
 	}, nil
 }
 
 // visible are the capability nodes of MIG instances that the program may see.
-func (s *Server) visible(armed lifecycle.Armed) ([]*nodeapi.VisibleFiles, error) {
+func (s *Server) visible(activated lifecycle.Activated) ([]*nodeapi.VisibleFiles, error) {
 	folder, there := s.runtime.Instances.Files.Folder()
 	if !there {
 		return nil, nil
 	}
 	out := &nodeapi.VisibleFiles{Folder: folder}
-	if armed.Device.UUID != "" && len(armed.Own) == 1 {
-		list, err := s.runtime.Instances.Files.Capabilities(armed.Own[0], armed.Device)
+	if activated.Device.UUID != "" && len(activated.Own) == 1 {
+		list, err := s.runtime.Instances.Files.Capabilities(activated.Own[0], activated.Device)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func (s *Server) Release(ctx context.Context, in *nodeapi.ReleaseRequest) (*node
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	if err := s.runtime.Release(ctx, peer, ledger.ClaimID(in.GetId())); err != nil {
+	if err := s.runtime.Release(ctx, peer, ledger.GrantID(in.GetId())); err != nil {
 		return nil, statusOf(err)
 	}
 	return &nodeapi.ReleaseResponse{}, nil
@@ -179,7 +179,7 @@ func (s *Server) Resize(ctx context.Context, in *nodeapi.ResizeRequest) (*nodeap
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	id := ledger.ClaimID(in.GetId())
+	id := ledger.GrantID(in.GetId())
 	if err := s.runtime.Limit(ctx, peer, id, sharing.Bytes(in.GetMemoryBytes())); err != nil {
 		return nil, statusOf(err)
 	}
@@ -229,7 +229,7 @@ func (s *Server) pause(ctx context.Context, d time.Duration, early <-chan struct
 }
 
 // grant is one grant as GetNode shows it.
-func (s *Server) grant(id ledger.ClaimID) (*nodeapi.Grant, error) {
+func (s *Server) grant(id ledger.GrantID) (*nodeapi.Grant, error) {
 	g, ok := s.runtime.Grant(id)
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "grant %q ended", id)

@@ -56,8 +56,8 @@ func (driver) ProcessTime(context.Context, sharing.GPURef, time.Time) (sharing.T
 
 type observer struct{}
 
-func (observer) Claimed(error)                               {}
-func (observer) Armed(time.Duration, error)                  {}
+func (observer) Reserved(error)                              {}
+func (observer) Activated(time.Duration, error)              {}
 func (observer) Ended()                                      {}
 func (observer) Recovered()                                  {}
 func (observer) CapRestored()                                {}
@@ -70,9 +70,9 @@ func (observer) Evicted(string, error)                       {}
 func (observer) Uncounted()                                  {}
 func (observer) Placed(string, string, error, time.Duration) {}
 
-func (observer) MIGCreated(bool, time.Duration, error) {}
-func (observer) MIGRefused(string)                     {}
-func (observer) MIGTurned(bool, time.Duration, error)  {}
+func (observer) MIGCreated(bool, time.Duration, error)      {}
+func (observer) MIGRefused(string)                          {}
+func (observer) MIGModeSwitched(bool, time.Duration, error) {}
 
 var gpu = sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}
 
@@ -181,7 +181,7 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 	_, err = c.Reserve(t.Context(), in)
 	wantCode(t, err, codes.AlreadyExists)
 	for name, bad := range map[string]*nodeapi.ReserveRequest{
-		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1,
+		"nothing requested": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1,
 			GpuCount: 2},
 		"whole with memory": {Whole: true, MemoryBytes: 1},
 		"level":             {MemoryBytes: 1 << 30, MinEnforcement: "best"}, "place": {MemoryBytes: 1 << 30,

@@ -16,16 +16,16 @@ import (
 // Audit takes the entries of the audit log, and returns at once; nil where none is kept.
 type Audit func(audit.Entry)
 
-// Note writes an entry with the time.
-func (a Audit) Note(e audit.Entry) {
+// Write writes an entry with the time.
+func (a Audit) Write(e audit.Entry) {
 	if a != nil {
 		e.Time = time.Now()
 		a(e)
 	}
 }
 
-// Claim writes what happened to a grant. backend is 0 where it is not known.
-func (a Audit) Claim(kind string, c ledger.Claim, backend sharing.Backend, why string, err error) {
+// Grant writes what happened to a grant. backend is 0 where it is not known.
+func (a Audit) Grant(kind string, c ledger.Reservation, backend sharing.Backend, why string, err error) {
 	if a == nil {
 		return
 	}
@@ -35,11 +35,11 @@ func (a Audit) Claim(kind string, c ledger.Claim, backend sharing.Backend, why s
 		e.Backend = backend.String()
 	}
 	e.Error = text(err)
-	a.Note(e)
+	a.Write(e)
 }
 
 // Entry is the entry of a grant.
-func Entry(kind string, c ledger.Claim) audit.Entry {
+func Entry(kind string, c ledger.Reservation) audit.Entry {
 	o := c.Owner
 	e := audit.Entry{
 		Type: kind, Grant: string(c.ID), Name: c.Name, Profile: c.Request.Profile, Level: c.Level.String(),
@@ -61,7 +61,7 @@ func (a Audit) Health(gpu sharing.GPURef, h sharing.Health, reason string) {
 	if reason != "" {
 		why += ": " + reason
 	}
-	a.Note(audit.Entry{Type: audit.Health, Shares: []audit.Share{{GPU: gpu.String()}}, Reason: why})
+	a.Write(audit.Entry{Type: audit.Health, Shares: []audit.Share{{GPU: gpu.String()}}, Reason: why})
 }
 
 // Config writes that a config was applied, or why it was rejected.
@@ -71,15 +71,15 @@ func (a Audit) Config(pool, file, sha256 string, mistakes []string) {
 		e.Reason = "a newer config is rejected"
 		e.Error = strings.Join(mistakes, "; ")
 	}
-	a.Note(e)
+	a.Write(e)
 }
 
 // Limit writes that a user changes the memory of a grant. c is empty where that does not exist.
-func (a Audit) Limit(uid int, id ledger.ClaimID, amount sharing.Bytes, c ledger.Claim, err error) {
+func (a Audit) Limit(uid int, id ledger.GrantID, amount sharing.Bytes, c ledger.Reservation, err error) {
 	e := Entry(audit.Resize, c)
 	e.Grant, e.By, e.Reason = string(id), fmt.Sprintf("uid %d", uid), "to "+amount.String()
 	e.Error = text(err)
-	a.Note(e)
+	a.Write(e)
 }
 
 func text(err error) string {

@@ -38,7 +38,7 @@ type Notifier struct {
 
 // Pod tells the users of the pod that a grant is of, if it is of one.
 func (n *Notifier) Pod(ctx context.Context, g ledger.Grant, reason, message string) {
-	if n.ToPod != nil && g.Claim.Owner.Pod() {
+	if n.ToPod != nil && g.Owner.Pod() {
 		n.ToPod(ctx, Ref(g), reason, message)
 	}
 }
@@ -51,7 +51,7 @@ func (n *Notifier) Node(ctx context.Context, reason, message string) {
 }
 
 // CanEvict reports whether a grant is of a pod that can be evicted.
-func (n *Notifier) CanEvict(g ledger.Grant) bool { return n.Evictor != nil && g.Claim.Owner.Pod() }
+func (n *Notifier) CanEvict(g ledger.Grant) bool { return n.Evictor != nil && g.Owner.Pod() }
 
 // Evict evicts the pod of a grant, which CanEvict allows. reason is for the observer.
 func (n *Notifier) Evict(ctx context.Context, g ledger.Grant, reason string) error {
@@ -64,18 +64,18 @@ func (n *Notifier) Evict(ctx context.Context, g ledger.Grant, reason string) err
 
 // Labels are those of the pod of a grant; nil if they are not known.
 func (n *Notifier) Labels(g ledger.Grant) map[string]string {
-	if n.LabelsOf == nil || g.Claim.Owner.PodUID == "" {
+	if n.LabelsOf == nil || g.Owner.PodUID == "" {
 		return nil
 	}
-	return n.LabelsOf(g.Claim.Owner.PodUID)
+	return n.LabelsOf(g.Owner.PodUID)
 }
 
 // Ref names the container that uses a pod's grant, or that it is reserved for.
 func Ref(g ledger.Grant) sharing.ContainerRef {
-	o := g.Claim.Owner
+	o := g.Owner
 	ref := sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container}
-	if g.Lease != nil {
-		ref.Container = g.Lease.Container
+	if g.Active != nil {
+		ref.Container = g.Active.Container
 	}
 	return ref
 }

@@ -27,16 +27,17 @@ func (e *evictions) Killed(string, error) {}
 
 // Only pods get events and are evicted, by the container that uses the grant.
 func TestWhoIsReached(t *testing.T) {
-	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p",
+	pod := ledger.Grant{Reservation: ledger.Reservation{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns",
+		PodName:   "p",
 		Container: "init"}}}
-	leased := pod
-	leased.Lease = &ledger.Attachment{Container: "main"}
+	active := pod
+	active.Active = &ledger.Attachment{Container: "main"}
 	for name, c := range map[string]struct {
 		grant ledger.Grant
 		want  string
 	}{
 		"reserved":  {pod, "init"},
-		"in use":    {leased, "main"},
+		"in use":    {active, "main"},
 		"a process": {ledger.Grant{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestWhoIsReached(t *testing.T) {
 			if told != c.want {
 				t.Errorf("notified %q", told)
 			}
-			if labels := n.Labels(c.grant); labels["of"] != c.grant.Claim.Owner.PodUID {
+			if labels := n.Labels(c.grant); labels["of"] != c.grant.Owner.PodUID {
 				t.Errorf("labels %v", labels)
 			}
 			if n.CanEvict(c.grant) != (c.want != "") {
@@ -76,7 +77,8 @@ func TestWhoIsReached(t *testing.T) {
 // Without a cluster there are no events and no evictions.
 func TestNoCluster(t *testing.T) {
 	var n notify.Notifier
-	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p"}}}
+	owner := ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p"}
+	pod := ledger.Grant{Reservation: ledger.Reservation{Owner: owner}}
 	n.Pod(t.Context(), pod, "Reason", "message")
 	n.Node(t.Context(), "Reason", "message")
 	if n.CanEvict(pod) || n.Labels(pod) != nil {

@@ -27,7 +27,7 @@ type Reading struct {
 
 // Key is a grant on a GPU.
 type Key struct {
-	Grant ledger.ClaimID
+	Grant ledger.GrantID
 	GPU   sharing.GPURef
 }
 
@@ -37,21 +37,21 @@ type Sample struct {
 	// GPUs are those that answered.
 	GPUs map[sharing.GPURef]Reading
 	// PIDs are the processes of each grant's cgroup and its children.
-	PIDs map[ledger.ClaimID][]int
+	PIDs map[ledger.GrantID][]int
 	// Unmanaged are the processes on a GPU without a grant for it.
 	Unmanaged map[sharing.GPURef][]int
 	// Ended is what processes of a grant have of a GPU that have ended.
 	Ended map[Key]EndedUse
 	// capped is the driver's own count of what a cgroup uses of a GPU, where it sets a limit.
 	capped map[Key]sharing.Bytes
-	looks  map[sharing.GPURef]lists.Look
+	looks  map[sharing.GPURef]lists.Observation
 	// unattributed is a GPU's unattributed memory, where that is much. unlisted is what this sample alone shows of it.
 	unattributed, unlisted map[sharing.GPURef]sharing.Bytes
 }
 
 // Used is what a grant uses of one GPU: the driver's own count where it sets a limit, else ByProcess. It is false if
 // that is not known.
-func (s Sample) Used(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes, bool) {
+func (s Sample) Used(id ledger.GrantID, gpu sharing.GPURef) (sharing.Bytes, bool) {
 	if used, ok := s.capped[Key{id, gpu}]; ok {
 		return used, true
 	}
@@ -59,7 +59,7 @@ func (s Sample) Used(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes, bool
 }
 
 // ByProcess is the sum over the processes of a grant, also of ended ones, whatever the driver's limit counts.
-func (s Sample) ByProcess(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes, bool) {
+func (s Sample) ByProcess(id ledger.GrantID, gpu sharing.GPURef) (sharing.Bytes, bool) {
 	look, ok := s.looks[gpu]
 	_, listed := s.PIDs[id]
 	if !ok || !listed {
@@ -80,7 +80,7 @@ type EndedUse struct {
 }
 
 // endedUses finds what grants are charged with whose processes have ended.
-func endedUses(l *lists.Lists, looks []lists.Look, grants []lists.Grant) map[Key]EndedUse {
+func endedUses(l *lists.Lists, looks []lists.Observation, grants []lists.Grant) map[Key]EndedUse {
 	out := map[Key]EndedUse{}
 	for _, look := range looks {
 		for _, g := range grants {
@@ -95,14 +95,14 @@ func endedUses(l *lists.Lists, looks []lists.Look, grants []lists.Grant) map[Key
 			}
 			slices.Sort(use.retainers)
 			use.unread = err
-			out[Key{ledger.ClaimID(g.Owner), look.GPU}] = use
+			out[Key{ledger.GrantID(g.Owner), look.GPU}] = use
 		}
 	}
 	return out
 }
 
 // Sentence describes the use for people. gpu is the index of the GPU.
-func (u EndedUse) Sentence(id ledger.ClaimID, gpu int) string {
+func (u EndedUse) Sentence(id ledger.GrantID, gpu int) string {
 	text := fmt.Sprintf("grant %s: %s of GPU %d belongs to processes that have ended", id, u.bytes, gpu)
 	switch {
 	case u.unread != nil:

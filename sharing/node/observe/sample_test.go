@@ -27,14 +27,14 @@ func line(pid int, owner listing.Owner, cgroup string, bytes sharing.Bytes) list
 // read is unknown.
 func TestUsed(t *testing.T) {
 	s := Sample{
-		PIDs:   map[ledger.ClaimID][]int{"limited": {1}, "counted": {2}, "idle": nil},
+		PIDs:   map[ledger.GrantID][]int{"limited": {1}, "counted": {2}, "idle": nil},
 		capped: map[Key]sharing.Bytes{{"limited", sharing.GPURef{UUID: "a"}}: 5},
-		looks: map[sharing.GPURef]lists.Look{
+		looks: map[sharing.GPURef]lists.Observation{
 			{UUID: "a"}: {Lines: []lists.Line{line(1, "limited", "/l", 3), line(2, "counted", "/c", 4)}},
 			{UUID: "b"}: {Err: errors.New("no answer")}},
 	}
 	for name, c := range map[string]struct {
-		grant     ledger.ClaimID
+		grant     ledger.GrantID
 		gpu       sharing.GPURef
 		used, sum sharing.Bytes
 		known     bool
@@ -115,7 +115,7 @@ func TestUnlistedIn(t *testing.T) {
 		"sum too large": {Reading{Processes: []lists.Use{{Used: 1<<64 - 1, Known: true}, {Used: 1, Known: true}}}, 0, 0,
 			false},
 	} {
-		if got, known := unlistedIn(c.reading, lists.Look{}, c.managed); got != c.want || known != c.known {
+		if got, known := unlistedIn(c.reading, lists.Observation{}, c.managed); got != c.want || known != c.known {
 			t.Errorf("%s: %s, %v", name, got, known)
 		}
 	}
@@ -124,10 +124,10 @@ func TestUnlistedIn(t *testing.T) {
 // The sentence of unattributed memory names the grants that are on the GPU.
 func TestUnattributedNamesGrants(t *testing.T) {
 	s := Sample{unattributed: map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: sharing.GiB}}
-	on := func(id ledger.ClaimID, gpu sharing.GPURef, active bool) ledger.Grant {
-		g := ledger.Grant{Claim: ledger.Claim{ID: id, Placement: sharing.Placement{{GPU: gpu}}}}
+	on := func(id ledger.GrantID, gpu sharing.GPURef, active bool) ledger.Grant {
+		g := ledger.Grant{Reservation: ledger.Reservation{ID: id, Placement: sharing.Placement{{GPU: gpu}}}}
 		if active {
-			g.Lease = &ledger.Attachment{}
+			g.Active = &ledger.Attachment{}
 		}
 		return g
 	}

@@ -80,18 +80,18 @@ func (s *Sampler) Sample(ctx context.Context) Sample {
 
 func (s *Sampler) take(ctx context.Context, v View) Sample {
 	p := Sample{
-		GPUs: map[sharing.GPURef]Reading{}, PIDs: map[ledger.ClaimID][]int{}, Unmanaged: map[sharing.GPURef][]int{},
-		capped: map[Key]sharing.Bytes{}, looks: map[sharing.GPURef]lists.Look{},
+		GPUs: map[sharing.GPURef]Reading{}, PIDs: map[ledger.GrantID][]int{}, Unmanaged: map[sharing.GPURef][]int{},
+		capped: map[Key]sharing.Bytes{}, looks: map[sharing.GPURef]lists.Observation{},
 	}
 	for _, o := range v.Owners {
 		if pids, err := o.Procs(); err == nil {
-			p.PIDs[ledger.ClaimID(o.Owner)] = pids
+			p.PIDs[ledger.GrantID(o.Owner)] = pids
 		}
 	}
 	if v.Driver == nil {
 		return p
 	}
-	looks := s.Lists.Judge(s.read(ctx, v, &p), v.Owners)
+	looks := s.Lists.Attribute(s.read(ctx, v, &p), v.Owners)
 	for _, l := range looks {
 		p.looks[l.GPU] = l
 		p.Unmanaged[l.GPU] = s.unmanaged(l)
@@ -113,19 +113,19 @@ func (s *Sampler) read(ctx context.Context, v View, p *Sample) []lists.Answer {
 		wg.Go(func() {
 			if reading, err := v.Driver.Sample(ctx, g.Ref()); err != nil {
 				answers[i] = lists.Answer{GPU: g.Ref(), Err: err}
-			} else if answers[i] = s.Lists.Ask(ctx, v.Driver, g.Ref()); answers[i].Err == nil {
+			} else if answers[i] = s.Lists.Query(ctx, v.Driver, g.Ref()); answers[i].Err == nil {
 				reading.Processes = answers[i].Uses
 				mu.Lock()
 				p.GPUs[g.Ref()] = reading
 				mu.Unlock()
 			}
 			for _, gr := range v.Grants {
-				if v.Caps == nil || gr.Lease == nil || !limitedOn(gr, g.Ref()) {
+				if v.Caps == nil || gr.Active == nil || !limitedOn(gr, g.Ref()) {
 					continue
 				}
-				if _, used, err := v.Caps.Read(ctx, gr.Lease.Cgroup, g.Ref()); err == nil {
+				if _, used, err := v.Caps.Read(ctx, gr.Active.Cgroup, g.Ref()); err == nil {
 					mu.Lock()
-					p.capped[Key{gr.Claim.ID, g.Ref()}] = used
+					p.capped[Key{gr.ID, g.Ref()}] = used
 					mu.Unlock()
 				}
 			}
@@ -137,7 +137,7 @@ func (s *Sampler) read(ctx context.Context, v View, p *Sample) []lists.Answer {
 
 // unmanaged are the running processes of a list that no grant accounts for: also those of grants without a share of the
 // GPU.
-func (s *Sampler) unmanaged(look lists.Look) (pids []int) {
+func (s *Sampler) unmanaged(look lists.Observation) (pids []int) {
 	for _, line := range look.Lines {
 		if line.Kind == listing.Running && line.Owner == "" && line.Cgroup != "" &&
 			!cgroup.Beneath(line.Cgroup, s.Daemons) {
@@ -150,6 +150,6 @@ func (s *Sampler) unmanaged(look lists.Look) (pids []int) {
 
 // limitedOn reports whether the driver limits a grant on the GPU.
 func limitedOn(g ledger.Grant, gpu sharing.GPURef) bool {
-	return g.Claim.Level == sharing.LevelDriver &&
+	return g.Level == sharing.LevelDriver &&
 		slices.ContainsFunc(g.InForce(), func(f sharing.Share) bool { return f.GPU == gpu && !f.Whole })
 }

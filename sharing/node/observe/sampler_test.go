@@ -77,7 +77,7 @@ func TestSampler(t *testing.T) {
 // Processes of the daemons of grants, and those whose cgroup is not known, are not unmanaged.
 func TestUnmanaged(t *testing.T) {
 	s := &Sampler{Daemons: "/kerf/x.mps"}
-	got := s.unmanaged(lists.Look{Lines: []lists.Line{
+	got := s.unmanaged(lists.Observation{Lines: []lists.Line{
 		line(5, "", "/user", 1), line(4, "", "/kerf/x.mpsother", 1), line(1, "g", "/kerf/x/g", 1),
 		line(2, "", "/kerf/x.mps/a", 1), line(3, "", "", 1),
 	}})

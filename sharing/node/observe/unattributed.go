@@ -19,7 +19,7 @@ import (
 //   - They use managed memory.
 //   - They export memory and release it. It lives as long as a file or another process holds it.
 //   - They end before a sample has them, while another process has their files open.
-func unlistedIn(r Reading, look lists.Look, managed sharing.Bytes) (sharing.Bytes, bool) {
+func unlistedIn(r Reading, look lists.Observation, managed sharing.Bytes) (sharing.Bytes, bool) {
 	sum := managed
 	for _, use := range r.Processes {
 		var err error
@@ -65,8 +65,8 @@ func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
 	}
 	var on []string
 	for _, g := range grants {
-		if g.Lease != nil && Touches(g.Claim.Placement, gpu.Ref()) {
-			on = append(on, string(g.Claim.ID))
+		if g.Active != nil && Touches(g.Placement, gpu.Ref()) {
+			on = append(on, string(g.ID))
 		}
 	}
 	text := fmt.Sprintf("GPU %d has %s of unattributed memory, which belongs to no known process and no cap counts. "+

@@ -23,7 +23,8 @@ func (n *Node) podsBut(req sharing.Request) choice.Without {
 
 // Container places the complete request of a container. If others share its cap, the GPUs have room for all of them.
 // Errors: *allocator.NoFit, *NoInstance, and sharing.ErrUnsupported if no backend enforces it.
-func (n *Node) Container(ask sharing.ContainerAsk, req sharing.Request) (Placed, error) {
+func (n *Node) Container(ask sharing.ContainerRequest, req sharing.Request) (Placed, error) {
+	n = n.of(ask.Requests)
 	if ask.SharedCap.GPUs > 0 {
 		return n.shared(ask, req)
 	}
@@ -38,7 +39,7 @@ func (n *Node) Container(ask sharing.ContainerAsk, req sharing.Request) (Placed,
 }
 
 // shared places the request of a container whose cap others share.
-func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, error) {
+func (n *Node) shared(ask sharing.ContainerRequest, req sharing.Request) (Placed, error) {
 	together, err := n.Config.Resolve(n.Pool, ask.SharedCap)
 	if err != nil {
 		return Placed{}, err
@@ -58,16 +59,16 @@ func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, er
 		var other choice.Choice
 		if other, err = n.enforcer(together, p, n.podsBut(together)); err == nil && !other.None() {
 			err = fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount "+
-				"without share-cap-with, or list libkerf or reactive: %w", by.Why, sharing.ErrUnsupported)
+				"without share-cap-with, or list libkerf or reactive: %w", by.Reason, sharing.ErrUnsupported)
 		}
 	}
 	return Placed{req, PartOn(req, p, n.gpu), by}, err
 }
 
-// Near places the request of a container on the NUMA node that kubelet chose, if that has room.
-func (n *Node) Near(req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
-	req = n.Hardened(req)
-	return chooseNear(n.Free(req.Profile, n.podsBut(req)), req, near)
+// PlaceOnNUMA places the request of a container on the NUMA node that kubelet chose, if that has room.
+func (n *Node) PlaceOnNUMA(ask sharing.ContainerRequest, req sharing.Request) (sharing.Placement, bool) {
+	n, req = n.of(ask.Requests), n.Hardened(req)
+	return chooseNear(n.Free(req.Profile, n.podsBut(req)), req, ask.Advice.NUMA)
 }
 
 // Placed is where a request goes, and what enforces it there.
@@ -105,7 +106,7 @@ func (n *Node) choose(req sharing.Request, advice sharing.Advice, but choice.Wit
 			return p, nil
 		}
 	}
-	if p, ok := chooseNear(states, req, advice.Near); ok {
+	if p, ok := chooseNear(states, req, advice.NUMA); ok {
 		return p, nil
 	}
 	return allocator.Choose(states, req)
@@ -116,7 +117,7 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 	for _, v := range n.GPUs {
 		if id := v.GPU.Ref(); !id.IsInstance() {
 			gpus = append(gpus, instances.Candidate{
-				GPU: v.GPU, Turns: n.Modes.Turns(id.UUID), Switching: n.Modes.Switching(id.UUID),
+				GPU: v.GPU, ModeSwitchable: n.Modes.ModeSwitchable(id.UUID), Switching: n.Modes.Switching(id.UUID),
 				Taken: append(n.Granted(id.UUID), n.Faults(id.UUID)...),
 			})
 		}
@@ -131,7 +132,7 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 // Hardened turns a request for memory that only hardware may enforce into one for the smallest MIG instance that has
 // it. It does so if the node creates instances. Any other request stays as it is.
 func (n *Node) Hardened(req sharing.Request) sharing.Request {
-	gives := func(v ledger.View) bool { return v.GPU.MIG || n.Modes.Turns(v.GPU.UUID) }
+	gives := func(v ledger.View) bool { return v.GPU.MIG || n.Modes.ModeSwitchable(v.GPU.UUID) }
 	hard := instances.Hardened(req)
 	if hard.Kind == req.Kind || n.MIG == nil || !slices.ContainsFunc(n.GPUs, gives) {
 		return req
@@ -151,7 +152,8 @@ func (n *Node) HardenedAll(list []sharing.Request) []sharing.Request {
 // chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes are no
 // advice. Either no node has enough GPUs, and then any split is on those nodes. Or kubelet has no topology policy and
 // took ids by chance; then NVLink matters more, which the allocator considers.
-func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
+func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.NUMAAffinity) (sharing.Placement,
+	bool) {
 	if req.Kind != sharing.KindWhole || len(near) != 1 || near[0].Count != req.GPUs {
 		return nil, false
 	}
@@ -192,8 +194,8 @@ func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Wit
 	}
 	c := choice.Choose(on...)
 	if !c.Level.AtLeast(least) {
-		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", p.GPUs(),
-			c.Level, least, c.Why, sharing.ErrUnsupported)
+		return c, fmt.Errorf("the GPUs %v together can have level %s at most, %s required (%s): %w", p.GPUs(),
+			c.Level, least, c.Reason, sharing.ErrUnsupported)
 	}
 	return c, nil
 }

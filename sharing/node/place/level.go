@@ -51,9 +51,9 @@ func (n *Node) LevelsOf(g sharing.GPU, state mig.State) (levels []sharing.Level,
 	switch {
 	case on && state.Shared: // its instances have levels themselves
 		return nil, ""
-	case on && state.Fixed && len(state.Most) == 0: // it has no instance and gets none
+	case on && state.Fixed && len(state.MaxInstances) == 0: // it has no instance and gets none
 		return nil, ""
-	case on && !state.Turns:
+	case on && !state.ModeSwitchable:
 		return []sharing.Level{sharing.LevelHardware}, ""
 	case g.MIG: // demand may switch it: it gives what it gave before, too
 		rep, known := n.Modes.Before(g.UUID)
@@ -61,10 +61,10 @@ func (n *Node) LevelsOf(g sharing.GPU, state mig.State) (levels []sharing.Level,
 			return []sharing.Level{sharing.LevelHardware}, ""
 		}
 		c := choice.Choose(choice.On{List: n.List(g.Ref(), ""), Report: rep})
-		return []sharing.Level{sharing.LevelHardware, sharing.LevelExclusive, c.Level}, c.Why
+		return []sharing.Level{sharing.LevelHardware, sharing.LevelExclusive, c.Level}, c.Reason
 	}
 	levels, by := n.levels(g, n.List(g.Ref(), ""), nil)
-	return levels, by.Why
+	return levels, by.Reason
 }
 
 // Counts reports whether the backend for shares of the GPU, of any profile, counts the memory of programs.
@@ -81,7 +81,7 @@ func (b *Backends) Counts(g sharing.GPU) bool {
 
 // Terms are the terms of an owner's grant that c enforces.
 func (b *Backends) Terms(o ledger.Owner, c choice.Choice) ledger.Terms {
-	return ledger.Terms{Level: c.Level, LevelReason: c.Why, Backend: c.Backend, Domain: b.domain(o)}
+	return ledger.Terms{Level: c.Level, LevelReason: c.Reason, Backend: c.Backend, Domain: b.domain(o)}
 }
 
 // domain names who may share a daemon of MPS with an owner.

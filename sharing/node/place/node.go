@@ -23,16 +23,16 @@ import (
 
 // MIG is the MIG manager.
 type MIG interface {
-	// Offer is what a GPU gives to a request for a profile, in addition to what is taken.
-	Offer(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Offer
+	// Candidate is what a GPU gives to a request for a profile, in addition to what is taken.
+	Candidate(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Candidate
 	// Fits reports whether an instance of the GPU answers a request for a profile.
 	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
 }
 
 // Modes is the switcher of MIG modes.
 type Modes interface {
-	// Turns reports whether demand may switch the GPU's MIG mode.
-	Turns(gpu sharing.GPUID) bool
+	// ModeSwitchable reports whether demand may switch the GPU's MIG mode.
+	ModeSwitchable(gpu sharing.GPUID) bool
 	// Switching is a clause that says what the GPU switches to; empty if it does not.
 	Switching(gpu sharing.GPUID) string
 	// Before is the report of a GPU in MIG mode from before the switch, if there was one.
@@ -59,6 +59,20 @@ type Node struct {
 	Health Health
 	// MIG is nil if nothing creates MIG instances now.
 	MIG MIG
+
+	// byPlugin leaves out the GPUs that pods get by ResourceClaim.
+	byPlugin bool
+}
+
+// of is the node for the request of a container. What the device plugin admitted gets no GPU of the DRA front end,
+// which the cluster's scheduler allocates by itself.
+func (n *Node) of(asks []sharing.ResourceRequest) *Node {
+	if len(asks) == 0 || sharing.OfClaims(asks) {
+		return n
+	}
+	plugin := *n
+	plugin.byPlugin = true
+	return &plugin
 }
 
 // gpu finds a GPU.
@@ -85,18 +99,22 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 	for _, v := range n.GPUs {
 		id := v.GPU.Ref()
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Burst: v.BurstMemory,
-			Held: v.Claims > 0}
+			InUse: v.Grants > 0}
 		list := n.List(id, profile)
 		levels, by := n.levels(v.GPU, list, but.Alongside(mps[id], others[id]))
-		s.Levels, s.LevelWhy = levels, by.Why
+		s.Levels, s.LevelReason = levels, by.Reason
 		if mps[id] && !backend.PropertiesOf(by.Backend).Served {
-			s.Shut = "runs MPS for other grants, which cannot hold this one (" + s.LevelWhy + ")"
+			s.Shut = "runs MPS for other grants, which cannot hold this one (" + s.LevelReason + ")"
 			s.Levels, by = n.levels(v.GPU, list, but.Alongside(false, others[id])) // once those grants have ended
-			s.LevelWhy = by.Why
+			s.LevelReason = by.Reason
 		}
-		apply(&s, n.Settings[id], v.Claims)
+		apply(&s, n.Settings[id], v.Grants)
+		if n.byPlugin && n.Settings[id].FrontEnd == sharing.FrontEndDRA {
+			const why = "is given by ResourceClaim alone (frontend dra)"
+			s.Shut, s.NoWhole = why, why
+		}
 		if why := n.Modes.Switching(id.UUID); !id.IsInstance() {
-			s.Turns = n.Modes.Turns(id.UUID)
+			s.ModeSwitchable = n.Modes.ModeSwitchable(id.UUID)
 			s.Shut, s.NoWhole = cmp.Or(why, s.Shut), cmp.Or(why, s.NoWhole)
 		}
 		out = append(out, s)
@@ -131,7 +149,7 @@ func (n *Node) Rules(s *allocator.GPUState, profile string) []sharing.Backend {
 
 // apply restricts the view of a GPU with so many grants to what its settings allow.
 func apply(s *allocator.GPUState, set config.GPUSettings, grants int) {
-	s.Sharers, s.MaxSharers, s.MinLevel = grants, set.MaxSharesPerGPU, set.MinLevel
+	s.ShareCount, s.MaxShares, s.MinLevel = grants, set.MaxSharesPerGPU, set.MinLevel
 	if s.GPU.Ref().IsInstance() {
 		set.Mode = config.ModeAuto // the GPU of a shared instance gives that instance
 	}
@@ -146,7 +164,7 @@ func apply(s *allocator.GPUState, set config.GPUSettings, grants int) {
 func mixes(grants []ledger.Grant) (mps, others map[sharing.GPURef]bool) {
 	mps, others = map[sharing.GPURef]bool{}, map[sharing.GPURef]bool{}
 	for i := range grants {
-		c := &grants[i].Claim
+		c := &grants[i].Reservation
 		for _, f := range c.Placement {
 			switch {
 			case f.Whole:

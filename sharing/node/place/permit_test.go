@@ -25,19 +25,19 @@ func TestPermitPod(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		amounts []int
-		added   []ledger.ClaimID
+		added   []ledger.GrantID
 		ok      bool
 	}{
-		"within":            {[]int{10, 10}, []ledger.ClaimID{"c1"}, true},
-		"together too much": {[]int{10, 11}, []ledger.ClaimID{"c1"}, false},
+		"within":            {[]int{10, 10}, []ledger.GrantID{"c1"}, true},
+		"together too much": {[]int{10, 11}, []ledger.GrantID{"c1"}, false},
 		"not new":           {[]int{10, 11}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
 			for _, amount := range tt.amounts {
-				n.grant(0, amount, func(g *ledger.Grant) { g.Claim.Owner.PodUID, g.Claim.Request.Profile = "u", "p" })
+				n.grant(0, amount, func(g *ledger.Grant) { g.Owner.PodUID, g.Request.Profile = "u", "p" })
 			}
-			n.grant(1, 30, func(g *ledger.Grant) { g.Claim.Owner.PodUID, g.Claim.Request.Profile = "other", "p" })
+			n.grant(1, 30, func(g *ledger.Grant) { g.Owner.PodUID, g.Request.Profile = "other", "p" })
 			if err := PermitPod(conf, n.Grants, "u", tt.added); (err == nil) != tt.ok {
 				t.Errorf("%v", err)
 			}
@@ -57,12 +57,12 @@ func TestLevelsOf(t *testing.T) {
 		"no MIG":           {false, mig.State{}, nil, []sharing.Level{exclusive, sharing.LevelDriver}},
 		"shared instances": {true, mig.State{On: true, Shared: true}, nil, nil},
 		"no instance":      {true, mig.State{On: true, Fixed: true}, nil, nil},
-		"instances of a layout": {true, mig.State{On: true, Fixed: true, Most: map[string]int{"1g": 1}}, nil,
+		"instances of a layout": {true, mig.State{On: true, Fixed: true, MaxInstances: map[string]int{"1g": 1}}, nil,
 			[]sharing.Level{hardware}},
 		"instances on demand": {true, mig.State{On: true}, nil, []sharing.Level{hardware}},
-		"the mode on demand": {true, mig.State{On: true, Turns: true}, driver,
+		"the mode on demand": {true, mig.State{On: true, ModeSwitchable: true}, driver,
 			[]sharing.Level{hardware, exclusive, sharing.LevelDriver}},
-		"not known before": {true, mig.State{On: true, Turns: true}, nil, []sharing.Level{hardware}},
+		"not known before": {true, mig.State{On: true, ModeSwitchable: true}, nil, []sharing.Level{hardware}},
 		"the state is not read yet": {true, mig.State{}, driver,
 			[]sharing.Level{hardware, exclusive, sharing.LevelDriver}},
 	} {

@@ -30,10 +30,10 @@ type world struct {
 	turns     map[sharing.GPUID]bool
 	switching map[sharing.GPUID]string
 	before    map[sharing.GPUID]choice.Report
-	offers    map[sharing.GPUID]mig.Offer
+	offers    map[sharing.GPUID]mig.Candidate
 }
 
-func (w *world) Turns(gpu sharing.GPUID) bool                { return w.turns[gpu] }
+func (w *world) ModeSwitchable(gpu sharing.GPUID) bool       { return w.turns[gpu] }
 func (w *world) Switching(gpu sharing.GPUID) string          { return w.switching[gpu] }
 func (w *world) Unavailable(gpu sharing.GPUID) []mig.Granted { return nil }
 
@@ -42,7 +42,7 @@ func (w *world) Before(gpu sharing.GPUID) (choice.Report, bool) {
 	return rep, known
 }
 
-func (w *world) Offer(gpu sharing.GPUID, _ string, _ int, _ []mig.Granted) mig.Offer {
+func (w *world) Candidate(gpu sharing.GPUID, _ string, _ int, _ []mig.Granted) mig.Candidate {
 	return w.offers[gpu]
 }
 
@@ -82,21 +82,21 @@ func whole(n int) sharing.Request { return sharing.Request{Kind: sharing.KindWho
 
 // grant enters a grant of so much memory of one GPU.
 func (n *Node) grant(i, gibs int, change func(*ledger.Grant)) {
-	g := ledger.Grant{Claim: ledger.Claim{
-		ID: ledger.ClaimID(fmt.Sprintf("c%d", len(n.Grants))), Request: gib(gibs),
+	g := ledger.Grant{Reservation: ledger.Reservation{
+		ID: ledger.GrantID(fmt.Sprintf("c%d", len(n.Grants))), Request: gib(gibs),
 		Placement: sharing.Placement{gib(gibs).On(n.GPUs[i].GPU)},
 		Terms:     ledger.Terms{Level: sharing.LevelDriver, Backend: sharing.BackendDriver},
 	}}
 	if change != nil {
 		change(&g)
 	}
-	n.GPUs[i].Claims++
+	n.GPUs[i].Grants++
 	n.GPUs[i].FreeMemory -= sharing.Bytes(gibs) * sharing.GiB
 	n.Grants = append(n.Grants, g)
 }
 
 func byMPS(g *ledger.Grant) {
-	g.Claim.Backend, g.Claim.Level = sharing.BackendMPS, sharing.LevelUserspace
+	g.Backend, g.Level = sharing.BackendMPS, sharing.LevelUserspace
 }
 
 func indexes(p sharing.Placement) (out []int) {
@@ -112,7 +112,9 @@ func indexes(p sharing.Placement) (out []int) {
 
 // A container goes where the scheduler planned it, then to kubelet's NUMA node, then where the allocator puts it.
 func TestContainerFollowsAdvice(t *testing.T) {
-	near := func(numa, count int) []sharing.Near { return []sharing.Near{{NUMA: numa, Count: count}} }
+	near := func(numa, count int) []sharing.NUMAAffinity {
+		return []sharing.NUMAAffinity{{NUMA: numa, Count: count}}
+	}
 	for name, tt := range map[string]struct {
 		req    sharing.Request
 		advice sharing.Advice
@@ -124,12 +126,12 @@ func TestContainerFollowsAdvice(t *testing.T) {
 		"planned and full": {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}},
 			func(n *Node, _ *world) { n.grant(1, 75, nil) }, []int{0}},
 		"planned for another": {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID, id(2).UUID}}, nil, []int{0}},
-		"near":                {whole(1), sharing.Advice{Near: near(0, 1)}, nil, []int{0}},
-		"near two":            {whole(2), sharing.Advice{Near: near(0, 2)}, nil, []int{0, 1}},
-		"near is full":        {whole(2), sharing.Advice{Near: near(1, 2)}, nil, []int{0, 1}},
-		"near for a share":    {gib(10), sharing.Advice{Near: near(1, 1)}, nil, []int{0}},
-		"near two nodes":      {whole(1), sharing.Advice{Near: append(near(0, 1), near(1, 1)...)}, nil, []int{2}},
-		"planned before near": {whole(1), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, Near: near(1, 1)}, nil,
+		"near":                {whole(1), sharing.Advice{NUMA: near(0, 1)}, nil, []int{0}},
+		"near two":            {whole(2), sharing.Advice{NUMA: near(0, 2)}, nil, []int{0, 1}},
+		"near is full":        {whole(2), sharing.Advice{NUMA: near(1, 2)}, nil, []int{0, 1}},
+		"near for a share":    {gib(10), sharing.Advice{NUMA: near(1, 1)}, nil, []int{0}},
+		"near two nodes":      {whole(1), sharing.Advice{NUMA: append(near(0, 1), near(1, 1)...)}, nil, []int{2}},
+		"planned before near": {whole(1), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, NUMA: near(1, 1)}, nil,
 			[]int{1}},
 		"next to others": {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.grant(2, 10, nil) }, []int{2}},
 		"excluded": {gib(10), sharing.Advice{}, func(n *Node, _ *world) {
@@ -152,7 +154,7 @@ func TestContainerFollowsAdvice(t *testing.T) {
 			if tt.change != nil {
 				tt.change(n, w)
 			}
-			p, err := n.Container(sharing.ContainerAsk{Advice: tt.advice}, tt.req)
+			p, err := n.Container(sharing.ContainerRequest{Advice: tt.advice}, tt.req)
 			if err != nil || !slices.Equal(indexes(p.Placement), tt.want) {
 				t.Errorf("on %v, %v, want %v", indexes(p.Placement), err, tt.want)
 			}
@@ -178,7 +180,7 @@ func TestEnforcer(t *testing.T) {
 		"the next":      {[]string{"libkerf"}, 0, sharing.LevelUserspace, "driver: old driver; update it", nil},
 		"in common": {[]string{"both", "libkerf"}, 0, sharing.LevelUserspace,
 			"driver: GPU 1: old driver; update it", nil},
-		"less than demanded": {[]string{"driver", "libkerf"}, sharing.LevelReactive, 0, "", sharing.ErrUnsupported},
+		"less than required": {[]string{"driver", "libkerf"}, sharing.LevelReactive, 0, "", sharing.ErrUnsupported},
 		"nothing, and allowed": {[]string{"none"}, sharing.LevelNone, sharing.LevelNone,
 			"driver: old driver; update it", nil},
 	} {
@@ -192,8 +194,9 @@ func TestEnforcer(t *testing.T) {
 			req := gib(1)
 			req.GPUs, req.MinLevel = len(tt.gpus), tt.least
 			c, err := n.enforcer(req, p, nil)
-			if !errors.Is(err, tt.err) || err == nil && (c.Level != tt.want || !strings.HasPrefix(c.Why, tt.reason)) {
-				t.Errorf("%v (%s), %v", c.Level, c.Why, err)
+			if !errors.Is(err, tt.err) || err == nil && (c.Level != tt.want || !strings.HasPrefix(c.Reason,
+				tt.reason)) {
+				t.Errorf("%v (%s), %v", c.Level, c.Reason, err)
 			}
 		})
 	}
@@ -231,7 +234,7 @@ func TestMPSIsNotMixed(t *testing.T) {
 			false},
 		"driver and MPS on MPS": {works, byMPS, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelUserspace},
 			false},
-		"a whole GPU is no share": {only, func(g *ledger.Grant) { g.Claim.Placement[0].Whole = true }, "",
+		"a whole GPU is no share": {only, func(g *ledger.Grant) { g.Placement[0].Whole = true }, "",
 			[]sharing.Level{sharing.LevelExclusive, sharing.LevelUserspace}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +279,7 @@ func TestSharedCap(t *testing.T) {
 			sharing.BackendLibkerf, ""},
 		"the driver does not": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelNone, 0,
 			"no backend of this node holds several containers to one cap"},
-		"demanded": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelReactive, 0,
+		"required": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelReactive, 0,
 			"no backend of this node enforces one cap for several containers"},
 		"nothing does": {choice.Report{}, sharing.LevelNone, sharing.BackendNone, ""},
 	} {
@@ -288,7 +291,7 @@ func TestSharedCap(t *testing.T) {
 			}
 			joint, mine := gib(30), gib(10)
 			joint.MinLevel, mine.MinLevel = tt.least, tt.least
-			p, err := n.Container(sharing.ContainerAsk{SharedCap: joint}, mine)
+			p, err := n.Container(sharing.ContainerRequest{SharedCap: joint}, mine)
 			if tt.err != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tt.err) {
 					t.Errorf("%v, want %s", err, tt.err)
@@ -303,7 +306,7 @@ func TestSharedCap(t *testing.T) {
 	}
 	n, _ := newNode()
 	n.grant(0, 60, nil)
-	if p, err := n.Container(sharing.ContainerAsk{SharedCap: gib(30)}, gib(10)); err != nil ||
+	if p, err := n.Container(sharing.ContainerRequest{SharedCap: gib(30)}, gib(10)); err != nil ||
 		!slices.Equal(indexes(p.Placement), []int{1}) {
 		t.Errorf("not where all have room: %v, %v", indexes(p.Placement), err)
 	}
@@ -313,7 +316,7 @@ func TestSharedCap(t *testing.T) {
 func TestLender(t *testing.T) {
 	of := func(uid string, change func(*ledger.Grant)) func(*ledger.Grant) {
 		return func(g *ledger.Grant) {
-			g.Claim.Owner.PodUID = uid
+			g.Owner.PodUID = uid
 			if change != nil {
 				change(g)
 			}
@@ -324,7 +327,7 @@ func TestLender(t *testing.T) {
 	for name, tt := range map[string]struct {
 		req    sharing.Request
 		change func(*Node)
-		want   ledger.ClaimID
+		want   ledger.GrantID
 		part   sharing.Bytes // 0 for all of it
 	}{
 		"the smallest":     {gib(5), nil, "c1", 5 * sharing.GiB},
@@ -334,11 +337,11 @@ func TestLender(t *testing.T) {
 		"another number":   {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 2}, nil, "", 0},
 		"a stronger level": {weak, nil, "", 0},
 		"busy":             {gib(5), func(n *Node) { n.Grants[1].Work = ledger.Activation }, "c0", 5 * sharing.GiB},
-		"of a sidecar": {gib(5), func(n *Node) { n.Grants[1].Claim.Kind = sharing.ContainerSidecar }, "c0",
+		"of a sidecar": {gib(5), func(n *Node) { n.Grants[1].Kind = sharing.ContainerSidecar }, "c0",
 			5 * sharing.GiB},
 		"of a shared cap": {gib(5), func(n *Node) { n.Grants[1].SharedCap = sharing.Placement{} }, "c0",
 			5 * sharing.GiB},
-		"of another pod": {gib(5), func(n *Node) { n.Grants[1].Claim.Owner.PodUID = "other" }, "c0",
+		"of another pod": {gib(5), func(n *Node) { n.Grants[1].Owner.PodUID = "other" }, "c0",
 			5 * sharing.GiB},
 		"the GPU is gone": {gib(5), func(n *Node) { n.GPUs = n.GPUs[:1] }, "c0", 5 * sharing.GiB},
 		"another GPU named": {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 1,
@@ -351,7 +354,7 @@ func TestLender(t *testing.T) {
 			if tt.change != nil {
 				tt.change(n)
 			}
-			got, part, ok := n.Lender("p", tt.req)
+			got, part, ok := n.BurstManager("p", tt.req)
 			memory, _ := part.Total()
 			if got != tt.want || ok != (tt.want != "") || memory != tt.part {
 				t.Errorf("%q, %v, %v", got, part, ok)
@@ -361,34 +364,35 @@ func TestLender(t *testing.T) {
 }
 
 // Each container without a grant counts, if it cannot use the grant of another.
-func TestUnclaimed(t *testing.T) {
-	ask := func(name string, kind sharing.ContainerKind, gibs int) sharing.ContainerAsk {
-		return sharing.ContainerAsk{Ref: sharing.ContainerRef{PodUID: "p", Container: name}, Kind: kind,
+func TestUnreserved(t *testing.T) {
+	ask := func(name string, kind sharing.ContainerKind, gibs int) sharing.ContainerRequest {
+		return sharing.ContainerRequest{Ref: sharing.ContainerRef{PodUID: "p", Container: name}, Kind: kind,
 			Request: gib(gibs)}
 	}
 	app, init, sidecar := sharing.ContainerApp, sharing.ContainerInit, sharing.ContainerSidecar
 	leader, follower := ask("lead", app, 10), ask("follow", app, 5)
 	leader.SharedCap, follower.With = gib(15), "lead"
 	for name, tt := range map[string]struct {
-		asks []sharing.ContainerAsk
+		asks []sharing.ContainerRequest
 		want []sharing.Bytes
 	}{
-		"two apps":          {[]sharing.ContainerAsk{ask("a", app, 1), ask("b", app, 2)}, []sharing.Bytes{1, 2}},
-		"one has a grant":   {[]sharing.ContainerAsk{ask("has", app, 1), ask("b", app, 2)}, []sharing.Bytes{2}},
-		"init below an app": {[]sharing.ContainerAsk{ask("i", init, 1), ask("a", app, 1)}, []sharing.Bytes{1}},
-		"init above an app": {[]sharing.ContainerAsk{ask("i", init, 2), ask("a", app, 1)},
+		"two apps":          {[]sharing.ContainerRequest{ask("a", app, 1), ask("b", app, 2)}, []sharing.Bytes{1, 2}},
+		"one has a grant":   {[]sharing.ContainerRequest{ask("has", app, 1), ask("b", app, 2)}, []sharing.Bytes{2}},
+		"init below an app": {[]sharing.ContainerRequest{ask("i", init, 1), ask("a", app, 1)}, []sharing.Bytes{1}},
+		"init above an app": {[]sharing.ContainerRequest{ask("i", init, 2), ask("a", app, 1)},
 			[]sharing.Bytes{2, 1}},
-		"init next to a sidecar": {[]sharing.ContainerAsk{ask("i", init, 1), ask("s", sidecar, 5)},
+		"init next to a sidecar": {[]sharing.ContainerRequest{ask("i", init, 1), ask("s", sidecar, 5)},
 			[]sharing.Bytes{1, 5}},
-		"equal inits":               {[]sharing.ContainerAsk{ask("i", init, 3), ask("j", init, 3)}, []sharing.Bytes{3}},
-		"a shared cap counts once":  {[]sharing.ContainerAsk{leader, follower}, []sharing.Bytes{15}},
-		"init next to a shared cap": {[]sharing.ContainerAsk{ask("i", init, 1), leader}, []sharing.Bytes{1, 15}},
+		"equal inits": {[]sharing.ContainerRequest{ask("i", init, 3), ask("j", init, 3)},
+			[]sharing.Bytes{3}},
+		"a shared cap counts once":  {[]sharing.ContainerRequest{leader, follower}, []sharing.Bytes{15}},
+		"init next to a shared cap": {[]sharing.ContainerRequest{ask("i", init, 1), leader}, []sharing.Bytes{1, 15}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
-			n.grant(0, 1, func(g *ledger.Grant) { g.Claim.Owner.PodUID, g.Claim.Owner.Container = "p", "has" })
+			n.grant(0, 1, func(g *ledger.Grant) { g.Owner.PodUID, g.Owner.Container = "p", "has" })
 			var got []sharing.Bytes
-			for _, req := range n.Unclaimed(tt.asks) {
+			for _, req := range n.Unreserved(tt.asks) {
 				got = append(got, req.Memory/sharing.GiB)
 				if req.MinLevel != sharing.LevelReactive {
 					t.Errorf("%s demands %v", req, req.MinLevel)
@@ -404,35 +408,37 @@ func TestUnclaimed(t *testing.T) {
 // Only a fresh grant of whole GPUs moves, and only from a NUMA node that was not planned.
 func TestShouldMove(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(*ledger.Grant, *sharing.ContainerAsk)
+		change func(*ledger.Grant, *sharing.ContainerRequest)
 		want   bool
 	}{
-		"moves":       {func(*ledger.Grant, *sharing.ContainerAsk) {}, true},
-		"used before": {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Fresh = false }, false},
-		"busy":        {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Work = ledger.Activation }, false},
-		"in use": {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Lease = &ledger.Attachment{} },
+		"moves":       {func(*ledger.Grant, *sharing.ContainerRequest) {}, true},
+		"used before": {func(g *ledger.Grant, _ *sharing.ContainerRequest) { g.Fresh = false }, false},
+		"busy":        {func(g *ledger.Grant, _ *sharing.ContainerRequest) { g.Work = ledger.Activation }, false},
+		"in use": {func(g *ledger.Grant, _ *sharing.ContainerRequest) { g.Active = &ledger.Attachment{} },
 			false},
-		"a share": {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Claim.Placement[0].Whole = false },
+		"a share": {func(g *ledger.Grant, _ *sharing.ContainerRequest) { g.Placement[0].Whole = false },
 			false},
-		"there already": {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].NUMA = 0 }, false},
-		"planned": {func(_ *ledger.Grant, a *sharing.ContainerAsk) {
+		"there already": {func(_ *ledger.Grant, a *sharing.ContainerRequest) { a.Advice.NUMA[0].NUMA = 0 }, false},
+		"planned": {func(_ *ledger.Grant, a *sharing.ContainerRequest) {
 			a.Advice.GPUs = []sharing.GPUID{id(0).UUID}
 		}, false},
-		"planned elsewhere": {func(_ *ledger.Grant, a *sharing.ContainerAsk) {
+		"planned elsewhere": {func(_ *ledger.Grant, a *sharing.ContainerRequest) {
 			a.Advice.GPUs = []sharing.GPUID{id(1).UUID}
 		}, true},
-		"another number":     {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].Count = 2 }, false},
-		"no node":            {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near = nil }, false},
-		"shares a cap":       {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.With = "other" }, false},
-		"others share a cap": {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.SharedCap = whole(1) }, false},
-		"unknown GPU": {func(g *ledger.Grant, _ *sharing.ContainerAsk) {
-			g.Claim.Placement[0].GPU = sharing.GPURef{UUID: "GPU-x"}
+		"another number": {func(_ *ledger.Grant, a *sharing.ContainerRequest) { a.Advice.NUMA[0].Count = 2 },
+			false},
+		"no node":            {func(_ *ledger.Grant, a *sharing.ContainerRequest) { a.Advice.NUMA = nil }, false},
+		"shares a cap":       {func(_ *ledger.Grant, a *sharing.ContainerRequest) { a.With = "other" }, false},
+		"others share a cap": {func(_ *ledger.Grant, a *sharing.ContainerRequest) { a.SharedCap = whole(1) }, false},
+		"unknown GPU": {func(g *ledger.Grant, _ *sharing.ContainerRequest) {
+			g.Placement[0].GPU = sharing.GPURef{UUID: "GPU-x"}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
-			g := ledger.Grant{Claim: ledger.Claim{Placement: sharing.Placement{{GPU: id(0), Whole: true}}}, Fresh: true}
-			ask := sharing.ContainerAsk{Advice: sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}}
+			g := ledger.Grant{Reservation: ledger.Reservation{Placement: sharing.Placement{{GPU: id(0), Whole: true}}},
+				Fresh: true}
+			ask := sharing.ContainerRequest{Advice: sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}}
 			tt.change(&g, &ask)
 			if got := ShouldMove(g, ask, n.gpu); got != tt.want {
 				t.Errorf("moves: %v", got)
@@ -440,7 +446,8 @@ func TestShouldMove(t *testing.T) {
 		})
 	}
 	n, _ := newNode()
-	if p, ok := n.Near(whole(1), []sharing.Near{{NUMA: 1, Count: 1}}); !ok || !slices.Equal(indexes(p), []int{2}) {
+	near := sharing.ContainerRequest{Advice: sharing.Advice{NUMA: []sharing.NUMAAffinity{{NUMA: 1, Count: 1}}}}
+	if p, ok := n.PlaceOnNUMA(near, whole(1)); !ok || !slices.Equal(indexes(p), []int{2}) {
 		t.Errorf("near NUMA node 1: %v, %v", indexes(p), ok)
 	}
 }
@@ -468,14 +475,14 @@ func TestConsentIsAskedFor(t *testing.T) {
 		t.Errorf("with consent: %+v, %v", p, err)
 	}
 	req.MinLevel = sharing.LevelReactive
-	if _, err := n.Process(1000, asked, req, nil); !strings.Contains(fmt.Sprint(err), "no room") {
+	if _, err := n.Process(1000, asked, req, nil); !strings.Contains(fmt.Sprint(err), "reactive required") {
 		t.Errorf("if the config demands more: %v", err)
 	}
 }
 
 func TestUserQuota(t *testing.T) {
 	owner := func(uid uint32) func(*ledger.Grant) {
-		return func(g *ledger.Grant) { g.Claim.Owner.UID = uid }
+		return func(g *ledger.Grant) { g.Owner.UID = uid }
 	}
 	for name, tt := range map[string]struct {
 		uid    uint32
@@ -493,7 +500,7 @@ func TestUserQuota(t *testing.T) {
 		"a whole GPU":   {1000, whole(1), nil, "12GiB used, 20GiB allowed"},
 		"no quota":      {1000, gib(9), func(n *Node) { n.Pool.UserQuota = sharing.UserQuota{} }, ""},
 		"pods do not count": {1001, gib(20), func(n *Node) {
-			n.grant(1, 10, func(g *ledger.Grant) { g.Claim.Owner = ledger.Owner{UID: 1001, PodUID: "p"} })
+			n.grant(1, 10, func(g *ledger.Grant) { g.Owner = ledger.Owner{UID: 1001, PodUID: "p"} })
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -538,13 +545,13 @@ func TestInstances(t *testing.T) {
 	}
 	n.GPUs[1].GPU.MIG, n.GPUs[1].GPU.MIGCapable = true, true
 	in := sharing.Instance{Profile: "1g", Start: 2, Size: 1}
-	w.offers = map[sharing.GPUID]mig.Offer{id(1).UUID: {Share: sharing.Share{GPU: id(1), MIG: in}}}
-	p, err := n.Container(sharing.ContainerAsk{}, req)
+	w.offers = map[sharing.GPUID]mig.Candidate{id(1).UUID: {Share: sharing.Share{GPU: id(1), MIG: in}}}
+	p, err := n.Container(sharing.ContainerRequest{}, req)
 	if err != nil || p.Request.Kind != sharing.KindMIG || p.Placement[0].MIG != in ||
 		p.Enforced.Level != sharing.LevelHardware {
 		t.Errorf("%+v, %v", p, err)
 	}
-	w.offers[id(1).UUID] = mig.Offer{Why: "is full", Reason: mig.Full}
+	w.offers[id(1).UUID] = mig.Candidate{Detail: "is full", Reason: mig.Full}
 	_, err = n.Process(0, req, req, nil)
 	refused, is := errors.AsType[*NoInstance](err)
 	if noFit := new(allocator.NoFit); !is || refused.Reason != mig.Full || refused.Tries != 2 ||

@@ -77,7 +77,7 @@ func (n *Node) enforced(req sharing.Request, but choice.Without) (Placed, error)
 	}
 	return Placed{},
 		fmt.Errorf("no backend enforces %s on %s (level %s: %s); add --min-enforcement none to accept that: %w",
-			req, strings.Join(weak.Placement.GPUs(), ", "), weak.Enforced.Level, weak.Enforced.Why,
+			req, strings.Join(weak.Placement.GPUs(), ", "), weak.Enforced.Level, weak.Enforced.Reason,
 			sharing.ErrUnsupported)
 }
 
@@ -102,8 +102,8 @@ func (n *Node) withinQuota(uid uint32, memory sharing.Bytes) error {
 	owner := n.OwnerOf(uid)
 	var used sharing.UserUse
 	for _, g := range n.Grants {
-		if !g.Claim.Owner.Pod() && n.OwnerOf(g.Claim.Owner.UID) == owner {
-			granted, _ := g.Claim.Placement.Total()
+		if !g.Owner.Pod() && n.OwnerOf(g.Owner.UID) == owner {
+			granted, _ := g.Placement.Total()
 			used = used.With(granted)
 		}
 	}
@@ -112,20 +112,20 @@ func (n *Node) withinQuota(uid uint32, memory sharing.Bytes) error {
 
 // PermitPod returns nil if the bounds of the profiles allow what the pod's grants give together. Only the profiles of
 // the grants that were added are checked.
-func PermitPod(c config.Config, grants []ledger.Grant, uid string, added []ledger.ClaimID) error {
+func PermitPod(c config.Config, grants []ledger.Grant, uid string, added []ledger.GrantID) error {
 	totals, check := map[string]sharing.Bytes{}, map[string]bool{}
 	for _, g := range grants {
-		if g.Claim.Owner.PodUID != uid {
+		if g.Owner.PodUID != uid {
 			continue
 		}
-		profile := g.Claim.Request.Profile
-		memory, _ := g.Claim.Placement.Total()
+		profile := g.Request.Profile
+		memory, _ := g.Placement.Total()
 		sum, err := totals[profile].Add(memory)
 		if err != nil {
 			return err
 		}
 		totals[profile] = sum
-		check[profile] = check[profile] || slices.Contains(added, g.Claim.ID)
+		check[profile] = check[profile] || slices.Contains(added, g.ID)
 	}
 	var errs []error
 	for _, profile := range slices.Sorted(maps.Keys(totals)) {

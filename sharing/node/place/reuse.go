@@ -20,21 +20,21 @@ func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPURef) (
 	return out
 }
 
-// Lender finds the grant of the pod that an init container can use before the container that the grant is for. No
+// BurstManager finds the grant of the pod that an init container can use before the container that the grant is for. No
 // container uses it now, and it is the smallest that covers the request. part is empty if the request takes all of
 // it.
-func (n *Node) Lender(podUID string, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
+func (n *Node) BurstManager(podUID string, req sharing.Request) (id ledger.GrantID, part sharing.Placement, ok bool) {
 	var least sharing.Bytes
 	for _, g := range n.Grants {
-		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork ||
+		if g.Owner.PodUID != podUID || g.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork ||
 			g.SharedCap != nil {
 			continue
 		}
-		want, covered := n.within(g.Claim, req)
-		total, _ := g.Claim.Placement.Total()
+		want, covered := n.within(g.Reservation, req)
+		total, _ := g.Placement.Total()
 		if covered && (!ok || total < least) {
-			id, part, least, ok = g.Claim.ID, want, total, true
-			if slices.Equal(part, g.Claim.Placement) {
+			id, part, least, ok = g.ID, want, total, true
+			if slices.Equal(part, g.Placement) {
 				part = nil
 			}
 		}
@@ -42,8 +42,8 @@ func (n *Node) Lender(podUID string, req sharing.Request) (id ledger.ClaimID, pa
 	return id, part, ok
 }
 
-// within is what a request takes of the GPUs of a claim, if the claim covers it.
-func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, bool) {
+// within is what a request takes of the GPUs of a grant, if the grant covers it.
+func (n *Node) within(c ledger.Reservation, req sharing.Request) (sharing.Placement, bool) {
 	if len(c.Placement) != req.GPUs || !c.Level.AtLeast(req.MinLevel) {
 		return nil, false
 	}
@@ -67,16 +67,17 @@ func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, b
 	return p, true
 }
 
-// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init
+// Unreserved are the requests of those containers of a pod that have no grant and can use no other's. An init
 // container can if another container requests as much memory. Those that share a cap count once.
-func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
+func (n *Node) Unreserved(asks []sharing.ContainerRequest) []sharing.Request {
 	var out []sharing.Request
 	for i, a := range asks {
-		claimed := slices.ContainsFunc(n.Grants, func(g ledger.Grant) bool {
-			o := g.Claim.Owner
+		reserved := slices.ContainsFunc(n.Grants, func(g ledger.Grant) bool {
+			o := g.Owner
 			return o.Pod() && o.PodUID == a.Ref.PodUID && o.Container == a.Ref.Container
 		})
 		covered, request := a.With != "", a.Request // with what it shares
+		covered = covered || a.ExistingOnly && sharing.OfClaims(a.Requests)
 		if a.SharedCap.GPUs > 0 {
 			request = a.SharedCap
 		}
@@ -86,7 +87,7 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar &&
 				b.SharedCap.GPUs == 0 && j != i && larger
 		}
-		if !claimed && !covered {
+		if !reserved && !covered {
 			out = append(out, n.Resolved(request)...)
 		}
 	}
@@ -96,9 +97,9 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 // ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose. Kerf
 // reserves the grant when the pod's sandbox is created, and learns kubelet's choice later, with the container. A
 // grant stays where the scheduler planned it, and if containers share it. gpu finds a GPU.
-func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
-	near, p := ask.Advice.Near, g.Claim.Placement
-	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.SharedCap.GPUs > 0 ||
+func ShouldMove(g ledger.Grant, ask sharing.ContainerRequest, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
+	near, p := ask.Advice.NUMA, g.Placement
+	if !g.Fresh || g.Work != ledger.NoWork || g.Active != nil || ask.With != "" || ask.SharedCap.GPUs > 0 ||
 		len(near) != 1 || len(p) != near[0].Count {
 		return false
 	}
@@ -112,4 +113,13 @@ func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURe
 		planned = planned && slices.Contains(ask.Advice.GPUs, f.GPU.UUID)
 	}
 	return !there && !planned
+}
+
+// SharesAs reports whether a grant shares, or does not share, the cap that the container is to share now.
+func SharesAs(l *ledger.Ledger, g ledger.Grant, ask sharing.ContainerRequest) bool {
+	if ask.With == "" {
+		return g.With == ""
+	}
+	leader, ok := l.ByContainer(ask.Ref.PodUID, ask.With)
+	return ok && g.With == leader.ID
 }

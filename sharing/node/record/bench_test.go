@@ -17,9 +17,9 @@ func BenchmarkEncoder(b *testing.B) {
 		r.Grants = append(r.Grants, Grant{
 			ID: id, PodUID: "0d1c1f6e-0000-4000-8000-" + id, Container: "main", Level: "driver", Backend: "driver",
 			Namespace: "team", PodName: "pod-" + id, Kind: "app",
-			Asks: []string{"gpu-memory-gib:4"}, Cgroup: "/sys/fs/cgroup/kubepods/burstable/pod" + id + "/" + id,
+			Requests: []string{"gpu-memory-gib:4"}, Cgroup: "/sys/fs/cgroup/kubepods/burstable/pod" + id + "/" + id,
 			Inode:  uint64(i),
-			Use:    &Use{ContainerID: id + id + id + id, Container: "main", Asks: []string{"gpu-memory-gib:4"}},
+			Use:    &Use{ContainerID: id + id + id + id, Container: "main", Requests: []string{"gpu-memory-gib:4"}},
 			Shares: []Share{{GPU: "GPU-070cdf73-669d-5443-b36b-1e6bf155930a", Memory: 4 << 30}},
 		})
 	}

@@ -44,7 +44,7 @@ func (e *Encoder) Encode(r Record) ([]byte, error) {
 	}
 	e.turn++
 	// The envelope by hand: a pass through the encoder would check and copy the whole body again.
-	out := fmt.Appendf(e.out[:0], `{"schema":%d,"sha256":"`, Schema)
+	out := fmt.Appendf(e.out[:0], `{"schema":%d,"sha256":"`, r.schema())
 	sum := len(out)
 	out = append(append(out, make([]byte, hex.EncodedLen(sha256.Size))...), `","body":`...)
 	body := len(out)
@@ -69,7 +69,7 @@ func (e *Encoder) Encode(r Record) ([]byte, error) {
 	out = append(out, "]}"...)
 	digest := sha256.Sum256(out[body:])
 	hex.Encode(out[sum:], digest[:])
-	out = append(append(out, '}'), strings.Repeat("\n", Schema)...)
+	out = append(append(out, '}'), strings.Repeat("\n", r.schema())...)
 	e.out = out
 	return out, nil
 }

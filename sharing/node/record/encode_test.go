@@ -31,7 +31,7 @@ func TestEncoderForgetsNothing(t *testing.T) {
 			g.Shares = []Share{{GPU: "GPU-1", Memory: sharing.Bytes(r.IntN(3)),
 				MIG: &Instance{Profile: "1g", ID: r.IntN(3)}}}
 			g.Use = &Use{ContainerID: fmt.Sprint("c", r.IntN(2)),
-				Asks: []string{fmt.Sprint("gpu-memory-gib:", r.IntN(2))}}
+				Requests: []string{fmt.Sprint("gpu-memory-gib:", r.IntN(2))}}
 			all[i] = g
 		}
 		if len(all) > 20 {

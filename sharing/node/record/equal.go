@@ -15,12 +15,12 @@ func (g Grant) equal(o Grant) bool {
 		g.Whole == o.Whole && g.Recovered == o.Recovered && g.Namespace == o.Namespace && g.PodName == o.PodName &&
 		g.Kind == o.Kind &&
 		g.Priority == o.Priority && g.With == o.With && g.Cgroup == o.Cgroup && g.Inode == o.Inode &&
-		slices.Equal(g.Asks, o.Asks) &&
+		slices.Equal(g.Requests, o.Requests) &&
 		same(g.Use, o.Use, Use.equal) && equalFragments(g.Shares, o.Shares)
 }
 
 func (u Use) equal(o Use) bool {
-	return u.ContainerID == o.ContainerID && u.Container == o.Container && slices.Equal(u.Asks, o.Asks) &&
+	return u.ContainerID == o.ContainerID && u.Container == o.Container && slices.Equal(u.Requests, o.Requests) &&
 		equalFragments(u.Part, o.Part)
 }
 

@@ -19,13 +19,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Schema is the version that this program writes. It reads this and all before. Schema 2 added what containers need,
-// and schema 3 the backend and bursts. Schema 4 added priorities and shared caps, and schema 5 MIG instances.
-const Schema = 5
+// Schema is the newest version. This program reads it and all before. Schema 2 added what containers need, and schema 3
+// the backend and bursts. Schema 4 added priorities and shared caps, and schema 5 MIG instances. Schema 6
+// added requests of ResourceClaims. A record without them is written as schema 5, so that an agent before can read it.
+const Schema = 6
+
+// schemaWithoutClaims is the schema of a record without requests of ResourceClaims.
+const schemaWithoutClaims = 5
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
 const maxSize = 16 << 20
@@ -33,16 +39,27 @@ const maxSize = 16 << 20
 // maxGrant bounds the annotation: a grant of 64 GPUs is about 8 KiB.
 const maxGrant = 64 << 10
 
-// Record is one node's leases.
+// Record is one node's attachments.
 type Record struct {
 	// BootID is the kernel's boot id at the time of writing. Cgroups do not outlive a boot, so a record of
-	// another boot holds no lease.
+	// another boot holds no attachment.
 	BootID string `json:"boot_id"`
 	// Grants are in the order of their ids.
 	Grants []Grant `json:"grants"`
 }
 
-// Grant is one claim: of a process, once its cgroup is made, or of a container.
+// schema is the least that has all of the record.
+func (r Record) schema() int {
+	claim := func(ask string) bool { return strings.HasPrefix(ask, sharing.ClaimResource+":") }
+	for _, g := range r.Grants {
+		if slices.ContainsFunc(g.Requests, claim) {
+			return Schema
+		}
+	}
+	return schemaWithoutClaims
+}
+
+// Grant is one grant: of a process, once its cgroup is made, or of a container.
 type Grant struct {
 	ID        string `json:"id"`
 	Name      string `json:"name,omitempty"`
@@ -62,26 +79,26 @@ type Grant struct {
 	// Namespace and PodName are for people.
 	Namespace string `json:"namespace,omitempty"`
 	PodName   string `json:"pod_name,omitempty"`
-	// Kind is the container's part in its pod (app, sidecar, init), and Asks are what kubelet admitted it with.
-	Kind string   `json:"kind,omitempty"`
-	Asks []string `json:"asks,omitempty"`
+	// Kind is the container's part in its pod (app, sidecar, init), and Requests are what kubelet admitted it with.
+	Kind     string   `json:"kind,omitempty"`
+	Requests []string `json:"asks,omitempty"`
 	// Priority is the pod's.
 	Priority int32 `json:"priority,omitempty"`
-	// With is the claim whose cap this one shares.
+	// With is the grant whose cap this one shares.
 	With string `json:"with,omitempty"`
-	// Cgroup is empty while no process uses the claim.
+	// Cgroup is empty while no process uses the grant.
 	Cgroup string `json:"cgroup,omitempty"`
 	Inode  uint64 `json:"inode,omitempty"`
-	// Use is the container instance that has the claim, or is about to.
+	// Use is the container instance that has the grant, or is about to.
 	Use    *Use    `json:"use,omitempty"`
 	Shares []Share `json:"fragments"`
 }
 
-// Use is one container instance's use of a claim.
+// Use is one container instance's use of a grant.
 type Use struct {
 	ContainerID string   `json:"container_id"`
 	Container   string   `json:"container,omitempty"`
-	Asks        []string `json:"asks,omitempty"`
+	Requests    []string `json:"asks,omitempty"`
 	Part        []Share  `json:"part,omitempty"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -114,7 +115,27 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A record that an earlier version wrote is read: an update of the agent must not lose a lease.
+// Only a record with requests of ResourceClaims has the newest schema: an agent before could not read these.
+func TestSchemaOfClaims(t *testing.T) {
+	plain := Record{BootID: "b", Grants: []Grant{{ID: "k-1", Requests: []string{"gpu:1"},
+		Shares: []Share{{GPU: "GPU-1"}}}}}
+	claims := Record{BootID: "b", Grants: append(plain.Grants[:1:1], Grant{ID: "k-2",
+		Requests: []string{"claim:11111111-0000-4000-8000-000000000000.gpu"}, Shares: []Share{{GPU: "GPU-1"}}})}
+	for want, r := range map[int]Record{schemaWithoutClaims: plain, Schema: claims} {
+		data, err := Encode(r)
+		var head struct {
+			Schema int `json:"schema"`
+		}
+		if err != nil || json.Unmarshal(data, &head) != nil || head.Schema != want || trailing(data) != want {
+			t.Errorf("schema %d with %d line breaks, want %d: %v", head.Schema, trailing(data), want, err)
+		}
+		if got, err := Decode(data); err != nil || !cmp.Equal(got, r) {
+			t.Errorf("schema %d: %+v, %v", want, got, err)
+		}
+	}
+}
+
+// A record that an earlier version wrote is read: an update of the agent must not lose an attachment.
 func TestEarlierSchemas(t *testing.T) {
 	const body = `{"boot_id":"b","grants":[{"id":"k-1","uid":1000,"pid":7,"level":"driver","cgroup":"/c","inode":9,"fragments":[{"gpu":"GPU-1","memory_bytes":5}]}]}`
 	sum := sha256.Sum256([]byte(body))
@@ -130,7 +151,7 @@ func TestEarlierSchemas(t *testing.T) {
 
 func TestGrantAlone(t *testing.T) {
 	want := Grant{ID: "k-1", PodUID: "u", Container: "main", Level: "driver",
-		Use: &Use{ContainerID: "c", Asks: []string{"gpu:1"}}, Shares: []Share{{GPU: "GPU-1", Memory: 5}}}
+		Use: &Use{ContainerID: "c", Requests: []string{"gpu:1"}}, Shares: []Share{{GPU: "GPU-1", Memory: 5}}}
 	s, err := EncodeGrant(want)
 	if err != nil {
 		t.Fatal(err)

@@ -15,15 +15,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// HoldContext is the subcommand of kerf-agent for the helper that makes a context (internal/cudacontext.Hold).
-const HoldContext = "hold-context"
+// HelperCommand is the subcommand of kerf-agent for the helper that makes a context (internal/cudacontext.RunHelper).
+const HelperCommand = "hold-context"
 
 // contextProber measures contexts with helpers of this program.
 func (s *Session) contextProber(lib *nvml.Library, driver gpudriver.Reader) *contextprobe.Prober {
 	start := cudacontext.Start{
-		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"},
+		Program: "/proc/self/exe", Args: append([]string{HelperCommand, "--"},
 			append(s.preloadProbe(lib).Drivers, driverLibrary)...),
-		Folders: s.Options.Driver.Folders, NoMPS: filepath.Join(s.Options.Dirs.Dir, "no-mps"), Keep: s.keepDaemon,
+		Folders: s.Options.Driver.Folders, NoMPS: filepath.Join(s.Options.Dirs.Dir, "no-mps"),
+		MoveToCgroup: s.keepDaemon,
 	}
 	return &contextprobe.Prober{
 		Sizes: s.Contexts, Log: s.Log, GPUs: s.Runtime.ContextGPUs, Changed: s.Runtime.Changed,

@@ -42,10 +42,17 @@ const (
 func (s *Session) Run(ctx context.Context) error {
 	said := ""
 	for {
+		if d := drainOf(s); d.drained() {
+			s.machines = nil // The next driver is loaded again.
+			s.mendInstances()
+			d.stayReleased(ctx)
+		}
 		err := s.useDriver(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the agent is stopping; the error is only of that
+		case errors.Is(err, errDrained):
+			continue
 		case errors.Is(err, sharing.ErrConflict):
 			return err // another agent has a GPU: this one has no business here
 		case errors.Is(err, settings.ErrRescan):

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/mig"
-	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/mig/manager"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -20,10 +20,10 @@ type faultyInstances struct {
 }
 
 // tellInstance reports a fault of one MIG instance to the runtime. An unmanaged instance has no grant.
-func (s *Session) tellInstance(cut *keep.Manager, in health.Instance, h sharing.Health, reason string) {
+func (s *Session) tellInstance(cut *manager.Manager, in health.Instance, h sharing.Health, reason string) {
 	place, known := s.faulty.places[in]
 	for _, v := range cut.States() {
-		i := slices.IndexFunc(v.Instances, func(p mig.Instance) bool { return p.Ours && p.GI == in.GI })
+		i := slices.IndexFunc(v.Instances, func(p mig.Instance) bool { return p.Managed && p.GI == in.GI })
 		if v.GPU == in.GPU && i >= 0 && !known {
 			place, known = v.Instances[i].Instance, true
 		}

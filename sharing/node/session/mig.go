@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/exec"
-	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/mig/live"
+	"github.com/kerf-gpu/kerf/mig/manager"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -44,7 +44,7 @@ const (
 )
 
 // cutter makes what keeps the GPUs' MIG instances.
-func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*keep.Manager, error) {
+func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*manager.Manager, error) {
 	boot, err := process.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
@@ -54,12 +54,12 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 		return nil, fmt.Errorf("directory of mig journals: %w", err)
 	}
 	driver := live.New(lib)
-	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(s.Options.Dirs.Dir), log: s.Log}
-	return keep.New(keep.Options{
+	hush := &quiescer{gate: quiet, events: lib.PauseEvents, others: others(s.Options.Dirs.Dir), log: s.Log}
+	return manager.New(manager.Options{
 		Log: s.Log, Driver: audited(driver, s.Audit), Store: crashStore{exec.Files{Dir: journals},
 			s.Options.Failpoints}, BootID: boot,
-		Claims:  s.Runtime.ClaimsOn,
-		Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{s}}, Quiesce: hush.letGo,
+		Grants:      s.Runtime.GrantsOn,
+		UserListers: []exec.UserLister{driver}, Last: []exec.UserLister{listed{s}}, Quiesce: hush.letGo,
 		Pool: s.Runtime.Settings().Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now,
 		Around: aroundDriver(s.Options.Failpoints, s.Events.MIGStep), Before: s.cutBefore,
 	}, gpus), nil
@@ -68,8 +68,8 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 // listed are the containers that the container runtime lists and that have no grant, as users of GPUs.
 type listed struct{ session *Session }
 
-// Holders implements exec.Holders. Without Kubernetes, and where the runtime keeps no list for others, there are none.
-func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error) {
+// Users implements exec.UserLister. Without Kubernetes, and where the runtime keeps no list for others, there are none.
+func (l listed) Users(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error) {
 	if l.session.Seen == nil {
 		return nil, nil
 	}
@@ -90,13 +90,13 @@ func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, err
 // awaitContainers waits until the container runtime has listed its containers. Before that, who has an instance is not
 // known, so that no layout can be made. It waits for at most patience: a runtime that does not start must not keep the
 // driver from use.
-func awaitContainers(ctx context.Context, r claims, gpus []sharing.GPU, patience time.Duration) {
+func awaitContainers(ctx context.Context, r grants, gpus []sharing.GPU, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, g := range gpus {
 		for {
 			changed := r.Changed()
-			if _, err := r.ClaimsOn(g.UUID); !errors.Is(err, sharing.ErrUnavailable) {
+			if _, err := r.GrantsOn(g.UUID); !errors.Is(err, sharing.ErrUnavailable) {
 				break
 			}
 			select {
@@ -108,15 +108,15 @@ func awaitContainers(ctx context.Context, r claims, gpus []sharing.GPU, patience
 	}
 }
 
-// claims is the part of the node runtime that awaitContainers needs.
-type claims interface {
+// grants is the part of the node runtime that awaitContainers needs.
+type grants interface {
 	Changed() <-chan struct{}
-	ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error)
+	GrantsOn(gpu sharing.GPUID) ([]mig.Granted, error)
 }
 
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
 // it.
-func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU,
+func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *manager.Manager, gpus []sharing.GPU,
 	leftOut []error) ([]sharing.GPU, []error, error) {
 	awaitContainers(ctx, s.Runtime, gpus, containersPatience)
 	cut.Tick(ctx)
@@ -133,7 +133,8 @@ func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Man
 
 // keepCut goes on with it until ctx ends. It returns settings.ErrRescan when a GPU's MIG mode is another one than the
 // inventory says.
-func (s *Session) keepCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus, parts []sharing.GPU) error {
+func (s *Session) keepCut(ctx context.Context, lib *nvml.Library, cut *manager.Manager, gpus,
+	parts []sharing.GPU) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	cut.Run(ctx, migEvery, func() {
@@ -172,7 +173,7 @@ func (s *Session) keepParts(ctx context.Context, lib *nvml.Library, had, now []s
 
 // partsOf are the MIG instances that give shares: those of layouts with shares, and those on which a grant still has a
 // share.
-func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.GPU {
+func partsOf(r *node.Runtime, cut *manager.Manager, gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
 	for _, v := range cut.States() {
 		i := slices.IndexFunc(gpus, func(g sharing.GPU) bool { return g.UUID == v.GPU })
@@ -181,7 +182,7 @@ func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.G
 		}
 		used := r.PartsInUse(v.GPU)
 		for _, p := range v.Instances {
-			if p.Ours && p.Ready && (v.Shared || slices.Contains(used, p.On(v.GPU))) {
+			if p.Managed && p.Ready && (v.Shared || slices.Contains(used, p.On(v.GPU))) {
 				out = append(out, partOf(gpus[i], p))
 			}
 		}
@@ -199,10 +200,10 @@ func partOf(g sharing.GPU, p mig.Instance) sharing.GPU {
 }
 
 // modeChanged reports whether the inventory is of before a change of a MIG mode.
-func modeChanged(cut *keep.Manager, gpus []sharing.GPU) bool {
+func modeChanged(cut *manager.Manager, gpus []sharing.GPU) bool {
 	for _, v := range cut.States() {
 		for _, g := range gpus {
-			if g.UUID == v.GPU && g.MIG != v.On && v.Trouble == "" {
+			if g.UUID == v.GPU && g.MIG != v.On && v.Error == "" {
 				return true
 			}
 		}
@@ -211,25 +212,25 @@ func modeChanged(cut *keep.Manager, gpus []sharing.GPU) bool {
 }
 
 // tellCut shows what stands in the way on the GPUs.
-func (s *Session) tellCut(cut *keep.Manager) {
+func (s *Session) tellCut(cut *manager.Manager) {
 	trouble := map[sharing.GPUID]string{}
 	for _, v := range cut.States() {
-		if v.Trouble != "" {
-			trouble[v.GPU] = v.Trouble
+		if v.Error != "" {
+			trouble[v.GPU] = v.Error
 		}
-		s.news.say(v.GPU, v.Trouble, v.Waits)
+		s.news.say(v.GPU, v.Error, v.PendingReason)
 		sentence := ""
-		if v.Waits != "" {
-			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.Waits)
+		if v.PendingReason != "" {
+			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.PendingReason)
 		}
 		s.Runtime.Conditions.SetOf(conditions.MIG, string(v.GPU), sentence)
 	}
-	s.Runtime.SetTrouble(trouble)
+	s.Runtime.SetErrors(trouble)
 }
 
 // cutterInUse is the manager of the instances of the current GPUs. There is none for a moment when the inventory is
 // read again, for example after a mode switch. So it waits up to patience, and returns nil after that.
-func cutterInUse(ctx context.Context, in *atomic.Pointer[keep.Manager], patience time.Duration) *keep.Manager {
+func cutterInUse(ctx context.Context, in *atomic.Pointer[manager.Manager], patience time.Duration) *manager.Manager {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	again := time.NewTicker(planWait / 100)
@@ -270,7 +271,7 @@ func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]m
 		s.tellCut(cut)
 		for i, left := range cut.Propose(ctx, pool) {
 			done := slices.DeleteFunc(proposed[i].Steps, func(s string) bool { return slices.Contains(left.Steps, s) })
-			proposed[i].Steps, proposed[i].Waits = done, left.Waits
+			proposed[i].Steps, proposed[i].PendingReason = done, left.PendingReason
 		}
 	}
 	return proposed, nil

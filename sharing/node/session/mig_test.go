@@ -21,7 +21,7 @@ type listing struct {
 
 func (l *listing) Changed() <-chan struct{} { return l.changed }
 
-func (l *listing) ClaimsOn(sharing.GPUID) ([]mig.Granted, error) {
+func (l *listing) GrantsOn(sharing.GPUID) ([]mig.Granted, error) {
 	if time.Now().Before(l.from) {
 		return nil, fmt.Errorf("not yet: %w", sharing.ErrUnavailable)
 	}

@@ -53,8 +53,9 @@ func (d *cutDriver) DestroyCI(context.Context, sharing.GPUID, int, int) error { 
 
 // Each change of MIG modes and instances is in the audit log, with its instance and its error.
 func TestMIGStepsAreAudited(t *testing.T) {
-	table, err := mig.NewTable([]mig.Profile{{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * sharing.GiB, Most: 1,
-		Size: 1, Starts: []int{0, 6}}})
+	table, err := mig.NewTable([]mig.Profile{{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * sharing.GiB,
+		MaxInstances: 1,
+		Size:         1, Starts: []int{0, 6}}})
 	if err != nil {
 		t.Fatal(err)
 	}

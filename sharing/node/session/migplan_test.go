@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/mig/manager"
 )
 
 // One who asks for a plan while stock is taken of the GPUs is answered when that is done, and not kept for ever.
 func TestCutterInUse(t *testing.T) {
-	var cut atomic.Pointer[keep.Manager]
+	var cut atomic.Pointer[manager.Manager]
 	if got := cutterInUse(t.Context(), &cut, time.Millisecond); got != nil {
 		t.Errorf("there is none, and it found %v", got)
 	}
-	want := &keep.Manager{}
+	want := &manager.Manager{}
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)

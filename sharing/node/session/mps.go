@@ -56,7 +56,7 @@ func (s *Session) newMPS(boot string) *mpsDaemons {
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
 			Dir: filepath.Join(s.Options.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: s.modeRule, BootID: boot,
-			Owner: mps.UserOfDomain, Keep: s.keepDaemon, Log: s.Log,
+			Owner: mps.UserOfDomain, MoveDaemon: s.keepDaemon, Log: s.Log,
 			Again: func(mps.Key) { s.Events.MPSRestarted() },
 		})
 	}
@@ -176,8 +176,8 @@ func (s *Session) modeRule(sharing.GPUID) mps.ModeRule {
 	switch {
 	case s.Options.ReadOnly():
 		return mps.ReadMode
-	case s.Runtime.Settings().Pool().MPSComputeMode == config.MPSComputeModeKeep:
-		return mps.KeepMode
+	case s.Runtime.Settings().Pool().MPSComputeMode == config.MPSComputeModeUnchanged:
+		return mps.ModeUnchanged
 	}
 	return mps.ManageMode
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
-	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/mig/manager"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
@@ -19,7 +19,7 @@ import (
 // partDoor is a driverDoor that knows shared MIG instances, too.
 type partDoor struct {
 	driverDoor
-	cut *keep.Manager
+	cut *manager.Manager
 }
 
 // gi is the driver's id of a shared instance. sharing.ErrUnavailable where it is not there now.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -22,21 +22,21 @@ const (
 	quietPatience = 5 * time.Second
 )
 
-func others(dir string) quiet.Dir { return quiet.Dir(filepath.Join(dir, quietDir)) }
+func others(dir string) quiesce.Dir { return quiesce.Dir(filepath.Join(dir, quietDir)) }
 
-// quiesce lets go of a GPU what Kerf's own processes hold of it.
-type quiesce struct {
+// quiescer lets go of a GPU what Kerf's own processes hold of it.
+type quiescer struct {
 	gate *gate
 	// events frees this process's registration for faults.
 	events func(ctx context.Context) (resume func(), err error)
-	others quiet.Dir
+	others quiesce.Dir
 	log    *slog.Logger
 }
 
 // letGo is exec.Options.Quiesce. To create an instance, this process's calls must wait; open handles of the GPU or of
 // other instances do not matter. For a reset, no other process may have the driver's library open. This process keeps
 // it, because it makes the call.
-func (q *quiesce) letGo(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error) {
+func (q *quiescer) letGo(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error) {
 	open, err := q.gate.close(ctx, gpu)
 	if err != nil || what == exec.Makes {
 		return open, err
@@ -46,12 +46,12 @@ func (q *quiesce) letGo(ctx context.Context, gpu sharing.GPUID, what exec.Touch)
 	undo := []func(){open}
 	asks := map[string]func() (func(), error){
 		"the registration for faults": func() (func(), error) { return q.events(ctx) },
-		"kerf-monitor":                func() (func(), error) { return q.others.Ask(ctx, gpu) },
+		"kerf-monitor":                func() (func(), error) { return q.others.Quiesce(ctx, gpu) },
 	}
 	if what == exec.Resets {
 		asks["the driver's library in kerf-monitor"] = func() (func(),
 			error) {
-			return q.others.Ask(ctx, quiet.Library)
+			return q.others.Quiesce(ctx, quiesce.Library)
 		}
 	}
 	for what, ask := range asks {

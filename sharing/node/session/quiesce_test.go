@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/kerf-gpu/kerf/internal/quiet"
+	"github.com/kerf-gpu/kerf/internal/quiesce"
 	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -18,7 +18,7 @@ import (
 // those who do not.
 func TestQuiesce(t *testing.T) {
 	held, refuse := 0, error(nil)
-	q := &quiesce{gate: newGate(), others: quiet.Dir(t.TempDir()), log: slog.New(slog.DiscardHandler),
+	q := &quiescer{gate: newGate(), others: quiesce.Dir(t.TempDir()), log: slog.New(slog.DiscardHandler),
 		events: func(context.Context) (func(), error) {
 			held++
 			return func() { held-- }, refuse
@@ -34,7 +34,7 @@ func TestQuiesce(t *testing.T) {
 		return err == nil
 	}
 	reads := func() bool { return free(gpu) }
-	opens := func() bool { return free(quiet.Library) }
+	opens := func() bool { return free(quiesce.Library) }
 	calls := func() bool {
 		leave, err := q.gate.enter(gpu)
 		if err == nil {

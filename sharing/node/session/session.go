@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
-	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/mig/manager"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
@@ -61,8 +61,8 @@ type Session struct {
 	mps     *mpsDaemons
 	// migManager manages the GPUs' MIG instances; nil without a driver. cutBefore is the manager before it; only Run
 	// uses it.
-	migManager atomic.Pointer[keep.Manager]
-	cutBefore  *keep.Manager
+	migManager atomic.Pointer[manager.Manager]
+	cutBefore  *manager.Manager
 	// news says in the node's events what stands in the way of MIG.
 	news migNews
 	// machines are the GPUs' health over watches of one driver; Run alone uses it.

@@ -24,8 +24,8 @@ func TestSignsReachTheirState(t *testing.T) {
 		want           sharing.Health
 		reason, remedy string
 	}{
-		"nothing":      {func(*nvml.Signs) {}, sharing.HealthOK, "", ""},
-		"nothing told": {func(s *nvml.Signs) { *s = nvml.Signs{} }, sharing.HealthOK, "", ""},
+		"nothing":          {func(*nvml.Signs) {}, sharing.HealthOK, "", ""},
+		"nothing reported": {func(s *nvml.Signs) { *s = nvml.Signs{} }, sharing.HealthOK, "", ""},
 		"errors": {func(s *nvml.Signs) { s.Uncorrected = count(2) }, sharing.HealthSuspect, "memory errors",
 			"unless it comes again"},
 		"a row to come": {func(s *nvml.Signs) { s.RemapPending = &yes }, sharing.HealthSuspect,

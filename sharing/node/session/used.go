@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
-	"github.com/kerf-gpu/kerf/mig/keep"
+	"github.com/kerf-gpu/kerf/mig/manager"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
@@ -24,7 +24,7 @@ type used struct {
 	*Session
 	lib   *nvml.Library
 	quiet *gate
-	cut   *keep.Manager
+	cut   *manager.Manager
 	// all are the driver's GPUs. gpus are those of them that Kerf manages, and parts their shared MIG instances.
 	all, gpus, parts []sharing.GPU
 	leftOut          []error
@@ -49,9 +49,9 @@ func (u *used) attach(open context.Context) error {
 func (u *used) run(ctx context.Context) error {
 	w := &health.Watch{
 		Driver: &driverDoor{lib: u.lib, quiet: u.quiet}, GPUs: idsOf(u.gpus), Log: u.Log,
-		Tell: u.Runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: u.machines,
+		Report: u.Runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: u.machines,
 		Faulty: u.faulty.machines,
-		TellInstance: func(in health.Instance, h sharing.Health, reason string) {
+		ReportInstance: func(in health.Instance, h sharing.Health, reason string) {
 			u.tellInstance(u.cut, in, h,
 				reason)
 		},
@@ -64,6 +64,7 @@ func (u *used) run(ctx context.Context) error {
 		GPUs: u.gpus, MPSChanged: u.mps.changedModes}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
+	g.Go(func() error { return drainOf(u.Session).await(ctx) })
 	g.Go(func() error { return u.reprobe(ctx, u.lib, u.att) })
 	g.Go(func() error { return r.Run(ctx) })
 	g.Go(func() error { return u.keepCut(ctx, u.lib, u.cut, u.gpus, u.parts) })

@@ -28,13 +28,13 @@ const (
 	configMost  = 30 * time.Second
 )
 
-// Follow applies the configs that are found, each once it has settled, until ctx ends. seen is the hash of what was
+// Watch applies the configs that are found, each once it has settled, until ctx ends. seen is the hash of what was
 // found before.
-func (s *Source) Follow(ctx context.Context, seen string) error {
+func (s *Source) Watch(ctx context.Context, seen string) error {
 	if s.Options.Source.File == "" && s.Options.Source.Map == "" {
 		return nil
 	}
-	settling := change.Settling{Quiet: configQuiet, Most: configMost}
+	settling := change.Settling{StableFor: configQuiet, MaxWait: configMost}
 	settling.Seen(seen)
 	look := time.NewTicker(configEvery)
 	defer look.Stop()
@@ -59,13 +59,13 @@ func (s *Source) Follow(ctx context.Context, seen string) error {
 			s.choosePool()
 		case c := <-s.found:
 			file.answered = true
-			settling.Offer(time.Now(), c)
+			settling.Add(time.Now(), c)
 		case <-look.C:
 			if s.Options.Source.File == "" {
 				break
 			}
 			if c := s.fileCandidate(); file.counts(c.Hash, s.apiSilent.Load()) {
-				settling.Offer(time.Now(), c)
+				settling.Add(time.Now(), c)
 			}
 		case <-due.C:
 		}
@@ -165,7 +165,7 @@ func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
 		return
 	}
 	namespace, name, _ := strings.Cut(s.Options.Source.Map, "/")
-	api.FollowConfigMap(ctx, namespace, name, func(data map[string]string, err error) {
+	api.WatchConfigMap(ctx, namespace, name, func(data map[string]string, err error) {
 		text := ""
 		switch {
 		case err != nil:

@@ -28,7 +28,7 @@ func TestFollowConfig(t *testing.T) {
 	seen := a.First()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- a.Follow(ctx, seen) }()
+	go func() { done <- a.Watch(ctx, seen) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -100,7 +100,7 @@ func TestHundredChanges(t *testing.T) {
 				seen := a.First()
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- a.Follow(ctx, seen) }()
+				go func() { done <- a.Watch(ctx, seen) }()
 				first := n.applied.Load()
 				const changes = 100
 				begin, last := time.Now(), ""

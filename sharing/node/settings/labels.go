@@ -65,8 +65,8 @@ func (s *Source) FirstLabels(ctx context.Context, ask func(context.Context) (map
 	}
 }
 
-// FollowLabels keeps them, and has the pool chosen again when they change, until ctx ends.
-func (s *Source) FollowLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
+// WatchLabels keeps them, and has the pool chosen again when they change, until ctx ends.
+func (s *Source) WatchLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
 	for sleep.For(ctx, labelsEvery); ctx.Err() == nil; sleep.For(ctx, labelsEvery) {
 		labels, err := ask(ctx)
 		if err != nil {

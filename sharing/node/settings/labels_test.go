@@ -35,7 +35,7 @@ func TestPoolLabels(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- a.Follow(ctx, seen) }()
+	go func() { done <- a.Watch(ctx, seen) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {

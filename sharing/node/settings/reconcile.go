@@ -81,12 +81,12 @@ func (r *Reconciler) settle(ctx context.Context) error {
 }
 
 // wanted are the time slice, compute mode and power limit that the GPUs should have.
-func (r *Reconciler) wanted() map[sharing.GPUID]gpumode.Want {
-	want := make(map[sharing.GPUID]gpumode.Want, len(r.GPUs))
+func (r *Reconciler) wanted() map[sharing.GPUID]gpumode.Desired {
+	want := make(map[sharing.GPUID]gpumode.Desired, len(r.GPUs))
 	for _, g := range r.GPUs {
 		s := r.Runtime.Settings().Has(g.UUID)
 		watts := uint32(s.PowerLimitWatts) //nolint:gosec // at most config.MaxPowerWatts
-		want[g.UUID] = gpumode.Want{TimeSlice: s.TimeSlice, ComputeMode: s.ComputeMode, PowerLimit: watts * 1000}
+		want[g.UUID] = gpumode.Desired{TimeSlice: s.TimeSlice, ComputeMode: s.ComputeMode, PowerLimit: watts * 1000}
 	}
 	return want
 }
@@ -112,7 +112,7 @@ func (r *Reconciler) applyModes(ctx context.Context) error {
 			r.Log.Warn("failed to restore GPU settings, will retry at next start", "error", err.Error())
 		}
 	}()
-	var done map[sharing.GPUID]gpumode.Want
+	var done map[sharing.GPUID]gpumode.Desired
 	retry := time.NewTimer(0) // an earlier agent may have left settings
 	defer retry.Stop()
 	for due := false; ; {
@@ -138,10 +138,10 @@ func (r *Reconciler) applyModes(ctx context.Context) error {
 func (r *Reconciler) modesFile() string { return filepath.Join(r.Options.Dirs.Dir, gpumode.File) }
 
 // makeModes shows what failed in the node's warnings.
-func (r *Reconciler) makeModes(ctx context.Context, k *gpumode.Manager, want map[sharing.GPUID]gpumode.Want) error {
+func (r *Reconciler) makeModes(ctx context.Context, k *gpumode.Manager, want map[sharing.GPUID]gpumode.Desired) error {
 	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
 	defer cancel()
-	err := k.Apply(ctx, r.GPUs, func(id sharing.GPUID) gpumode.Want { return want[id] })
+	err := k.Apply(ctx, r.GPUs, func(id sharing.GPUID) gpumode.Desired { return want[id] })
 	sentence := ""
 	if err != nil && !errors.Is(err, context.Canceled) {
 		sentence = "time slice, compute mode or power limit is not as the pool says: " + err.Error()
@@ -161,7 +161,7 @@ func (r *Reconciler) leaveModes(ctx context.Context) error {
 		changed := r.Runtime.Changed()
 		var why []string
 		for _, want := range r.wanted() {
-			if want != (gpumode.Want{}) {
+			if want != (gpumode.Desired{}) {
 				why = []string{"time slice, compute mode and power limit are not set as the pool says"}
 			}
 		}

@@ -46,7 +46,7 @@ type Source struct {
 	// own are the labels of the node's object, nil if there is none. relabelled gets a value when they change.
 	own        atomic.Pointer[map[string]string]
 	relabelled chan struct{}
-	// applied is the applied configuration. Only Follow uses it.
+	// applied is the applied configuration. Only Watch uses it.
 	applied change.Candidate
 }
 

@@ -65,7 +65,7 @@ func load(a *Source, seen string) string {
 	var s change.Settling
 	s.Seen(seen)
 	c := a.fileCandidate()
-	s.Offer(time.Now(), c)
+	s.Add(time.Now(), c)
 	good, bad, _ := s.Due(time.Now().Add(time.Second))
 	if good != nil {
 		a.useConfig(*good)

@@ -62,7 +62,7 @@ func (c *Checker) Starting(ctx context.Context, containerID string) error {
 	if err != nil {
 		return fmt.Errorf("read limits back: %w", err)
 	}
-	if err := Judge(limits).Refuse(); err != nil {
+	if err := Evaluate(limits).Refuse(); err != nil {
 		return err
 	}
 	if len(limits) == 0 {
@@ -131,7 +131,7 @@ func (c *Checker) check(ctx context.Context, id string) {
 		c.log.Warn("failed to read limits back after a start", "container", id, "error", err.Error())
 		return
 	}
-	v := Judge(limits)
+	v := Evaluate(limits)
 	if len(v.Raised) == 0 {
 		return
 	}

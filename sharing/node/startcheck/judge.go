@@ -22,9 +22,9 @@ import (
 // Limit is the limit of one GPU on a container's cgroup.
 type Limit struct {
 	GPU sharing.GPURef
-	// Want is the cap of the grant. For a GPU that is not part of the grant it is the least limit that Kerf sets.
-	Want sharing.Bytes
-	// Slack is how far the driver may round Want down.
+	// Desired is the cap of the grant. For a GPU that is not part of the grant it is the least limit that Kerf sets.
+	Desired sharing.Bytes
+	// Slack is how far the driver may round Desired down.
 	Slack sharing.Bytes
 	// Other is true for a GPU that is not part of the grant. A lower limit is right there, and a lost GPU needs none.
 	Other bool
@@ -44,8 +44,8 @@ type Verdict struct {
 	Unread []string
 }
 
-// Judge compares what the driver has with what is granted. It is pure.
-func Judge(limits []Limit) Verdict {
+// Evaluate compares what the driver has with what is granted. It is pure.
+func Evaluate(limits []Limit) Verdict {
 	var v Verdict
 	for _, l := range limits {
 		switch {
@@ -54,9 +54,9 @@ func Judge(limits []Limit) Verdict {
 		case l.Other && errors.Is(l.Err, sharing.ErrLost):
 		case l.Err != nil:
 			v.Unread = append(v.Unread, fmt.Sprintf("GPU %s: %v", l.GPU, l.Err))
-		case l.Have > l.Want:
+		case l.Have > l.Desired:
 			v.Raised = append(v.Raised, fmt.Sprintf("GPU %s has limit %s (%s)", l.GPU, amount(l.Have), l.wanted()))
-		case !l.Other && l.Want-l.Have > l.Slack:
+		case !l.Other && l.Desired-l.Have > l.Slack:
 			v.Lowered = append(v.Lowered, fmt.Sprintf("GPU %s has limit %s (%s)", l.GPU, amount(l.Have), l.wanted()))
 		}
 	}
@@ -82,7 +82,7 @@ func (l Limit) wanted() string {
 	if l.Other {
 		return "not part of the grant"
 	}
-	return "cap " + l.Want.String()
+	return "cap " + l.Desired.String()
 }
 
 // amount is a limit for people. Above 1 EiB it stands for no limit at all.

@@ -20,11 +20,11 @@ var (
 )
 
 func own(have sharing.Bytes, err error) Limit {
-	return Limit{GPU: gpuA, Want: 2 * sharing.GiB, Slack: slack, Have: have, Err: err}
+	return Limit{GPU: gpuA, Desired: 2 * sharing.GiB, Slack: slack, Have: have, Err: err}
 }
 
 func other(have sharing.Bytes, err error) Limit {
-	return Limit{GPU: gpuB, Want: slack, Slack: slack, Other: true, Have: have, Err: err}
+	return Limit{GPU: gpuB, Desired: slack, Slack: slack, Other: true, Have: have, Err: err}
 }
 
 func TestJudge(t *testing.T) {
@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := Judge(tt.limits).Refuse()
+			err := Evaluate(tt.limits).Refuse()
 			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Fatalf("Refuse() = %v, want %v", err, tt.want)
 			}
@@ -72,17 +72,17 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// FuzzJudge compares Judge with a naive reading of its rule. A container starts exactly if its own limit was read and
-// is from Want-Slack to Want. The limit of the other GPU was read and is at most Want, or the GPU is lost.
+// FuzzJudge compares Evaluate with a naive reading of its rule. A container starts exactly if its own limit was read
+// and is from Desired-Slack to Desired. The limit of the other GPU was read and is at most Desired, or the GPU is lost.
 func FuzzJudge(f *testing.F) {
 	f.Add(uint64(2*sharing.GiB), uint64(slack), uint8(0), uint8(0))
 	f.Add(uint64(1)<<63, uint64(1), uint8(1), uint8(2))
 	errs := []error{nil, sharing.ErrNotFound, sharing.ErrLost, sharing.ErrUnavailable}
 	f.Fuzz(func(t *testing.T, mine, others uint64, e1, e2 uint8) {
 		a, b := own(sharing.Bytes(mine), errs[e1%4]), other(sharing.Bytes(others), errs[e2%4])
-		good := a.Err == nil && a.Have <= a.Want && a.Have+a.Slack >= a.Want &&
-			(b.Err == nil && b.Have <= b.Want || errors.Is(b.Err, sharing.ErrLost))
-		if err := Judge([]Limit{a, b}).Refuse(); (err == nil) != good {
+		good := a.Err == nil && a.Have <= a.Desired && a.Have+a.Slack >= a.Desired &&
+			(b.Err == nil && b.Have <= b.Desired || errors.Is(b.Err, sharing.ErrLost))
+		if err := Evaluate([]Limit{a, b}).Refuse(); (err == nil) != good {
 			t.Errorf("%+v %+v: %v, want a start: %t", a, b, err, good)
 		}
 	})

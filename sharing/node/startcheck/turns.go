@@ -5,22 +5,22 @@ package startcheck
 
 import "time"
 
-// Turns spreads periodic verifications evenly. A node of 100 grants and 8 GPUs has 800 limits. If the agent read all of
-// them at once, a container that starts would wait for the driver.
-type Turns[ID any] struct {
+// Schedule spreads periodic verifications evenly. A node of 100 grants and 8 GPUs has 800 limits. If the agent read all
+// of them at once, a container that starts would wait for the driver.
+type Schedule[ID any] struct {
 	// Pause is the time until the next turn.
 	Pause time.Duration
 	every time.Duration
 	left  []ID
 }
 
-// NewTurns returns Turns in which each ID has one turn in about each period.
-func NewTurns[ID any](period time.Duration) *Turns[ID] {
-	return &Turns[ID]{Pause: period, every: period}
+// NewSchedule returns Schedule in which each ID has one turn in about each period.
+func NewSchedule[ID any](period time.Duration) *Schedule[ID] {
+	return &Schedule[ID]{Pause: period, every: period}
 }
 
 // Next returns the ID that has its turn now, and false if there is none. It calls all for the IDs of the next round.
-func (t *Turns[ID]) Next(all func() []ID) (id ID, ok bool) {
+func (t *Schedule[ID]) Next(all func() []ID) (id ID, ok bool) {
 	if len(t.left) == 0 {
 		t.left = all()
 		t.Pause = t.every / time.Duration(max(1, len(t.left)))

@@ -14,7 +14,7 @@ func TestTurns(t *testing.T) {
 	const every = 10 * time.Second
 	var held []string
 	grants := func() []string { return held }
-	turn := NewTurns[string](every)
+	turn := NewSchedule[string](every)
 	for _, n := range []int{0, 1, 110, 3, 0, 7} {
 		held = nil
 		for i := range n {

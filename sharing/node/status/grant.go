@@ -35,7 +35,7 @@ type Facts struct {
 	// Health is that of the GPU and of the MIG instance of each share.
 	Health []sharing.Health
 	// Speaker is the grant that stands for all that share its cap.
-	Speaker ledger.ClaimID
+	Speaker ledger.GrantID
 	Time    TimeFacts
 	// Found is what the guard found. Refused is what libkerf counts by GPU.
 	Found   guard.Finding
@@ -54,15 +54,15 @@ type TimeFacts struct {
 // GrantOf is a grant as clients see it.
 func GrantOf(g ledger.Grant, f Facts, s observe.Sample) Grant {
 	out := Grant{
-		Grant: g, Level: g.Claim.Level, LevelReason: g.Claim.LevelReason, Backend: g.Claim.Backend,
-		PIDs:    s.PIDs[g.Claim.ID],
+		Grant: g, Level: g.Level, LevelReason: g.LevelReason, Backend: g.Backend,
+		PIDs:    s.PIDs[g.ID],
 		Compute: computeOf(g, f), Events: eventsOf(g, f), Health: sharing.HealthOK,
 	}
 	out.setLevel(f)
-	for i, fr := range g.Claim.Placement {
-		used, known := sharing.Bytes(0), g.Lease == nil // a grant that is not active uses nothing
-		if g.Lease != nil {
-			used, known = s.Used(g.Claim.ID, fr.GPU)
+	for i, fr := range g.Placement {
+		used, known := sharing.Bytes(0), g.Active == nil // a grant that is not active uses nothing
+		if g.Active != nil {
+			used, known = s.Used(g.ID, fr.GPU)
 		}
 		out.Used, out.UsedKnown = append(out.Used, used), append(out.UsedKnown, known)
 		out.Health = Worse(out.Health, f.Health[i])
@@ -89,7 +89,7 @@ func (g *Grant) setLevel(f Facts) {
 	// Started comes last, so that 'kerf resize' can leave out what the reason said before.
 	g.LevelReason = lifecycle.JoinSentences([]string{g.LevelReason,
 		f.ManagedMemory.CaveatAt(g.Level, g.Backend), f.Started})
-	if g.Lease == nil {
+	if g.Active == nil {
 		return
 	}
 	if f.Fault != "" {
@@ -105,30 +105,30 @@ func (g *Grant) setLevel(f Facts) {
 
 // computeOf says whether something limits the GPU time of a grant.
 func computeOf(g ledger.Grant, f Facts) Compute {
-	_, percent := g.Claim.Placement.Total()
-	none := func(why string) Compute { return Compute{By: ComputeNone, Why: why} }
-	way := backend.PropertiesOf(g.Claim.Backend)
+	_, percent := g.Placement.Total()
+	none := func(why string) Compute { return Compute{By: ComputeNone, Reason: why} }
+	way := backend.PropertiesOf(g.Backend)
 	switch {
-	case g.Claim.Request.Kind == sharing.KindWhole:
+	case g.Request.Kind == sharing.KindWhole:
 		return Compute{By: ComputeExclusive}
-	case g.Lease == nil:
+	case g.Active == nil:
 		return none("no program uses the grant yet")
 	case way.Served && percent > 0:
-		return Compute{By: g.Claim.Backend.String(),
-			Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
+		return Compute{By: g.Backend.String(),
+			Reason: "MPS limits the threads that each of its clients uses at once, and not their time"}
 	case percent == 0 && !way.Counts:
 		return none("it has no percent of a GPU")
 	case !way.Counts:
-		return none("backend " + g.Claim.Backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
+		return none("backend " + g.Backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
 	case f.Time.Times == nil:
 		return none(f.Time.Unlimited)
 	}
-	c := Compute{By: g.Claim.Backend.String(), Why: f.Time.Rule, Times: f.Time.Times, Priority: f.Time.Priority}
-	if f.Speaker != g.Claim.ID {
-		c.Why, c.Times = c.Why+", counted together with grant "+string(f.Speaker), nil
+	c := Compute{By: g.Backend.String(), Reason: f.Time.Rule, Times: f.Time.Times, Priority: f.Time.Priority}
+	if f.Speaker != g.ID {
+		c.Reason, c.Times = c.Reason+", counted together with grant "+string(f.Speaker), nil
 	}
 	if f.Time.Unlimited != "" {
-		c.By, c.Why = ComputeNone, f.Time.Unlimited
+		c.By, c.Reason = ComputeNone, f.Time.Unlimited
 	}
 	return c
 }
@@ -136,11 +136,11 @@ func computeOf(g ledger.Grant, f Facts) Compute {
 // eventsOf has an entry for each share of an active grant. It is nil if another grant stands for all that share its
 // cap.
 func eventsOf(g ledger.Grant, f Facts) []CapEvents {
-	if g.Lease == nil || f.Speaker != g.Claim.ID {
+	if g.Active == nil || f.Speaker != g.ID {
 		return nil
 	}
-	out := make([]CapEvents, len(g.Claim.Placement))
-	for i, fr := range g.Claim.Placement {
+	out := make([]CapEvents, len(g.Placement))
+	for i, fr := range g.Placement {
 		e := &out[i]
 		e.Refused, e.Counted = f.Refused[fr.GPU], false
 		if _, counted := f.Refused[fr.GPU]; counted {
@@ -157,8 +157,8 @@ func eventsOf(g ledger.Grant, f Facts) []CapEvents {
 // counts its memory itself. It does not say so if the guard enforces the cap. Managed memory is in no process list, see
 // observe.Sample.Unattributed.
 func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.GPURef) int) (out []string) {
-	way := backend.PropertiesOf(g.Claim.Backend)
-	if g.Lease == nil || way.Misses == "" || watched {
+	way := backend.PropertiesOf(g.Backend)
+	if g.Active == nil || way.Misses == "" || watched {
 		return nil
 	}
 	var slack sharing.Bytes
@@ -169,13 +169,13 @@ func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.G
 		if f.Whole {
 			continue
 		}
-		held, known := s.ByProcess(g.Claim.ID, f.GPU)
+		held, known := s.ByProcess(g.ID, f.GPU)
 		if most, err := f.Memory.Add(slack); !known || err != nil || held <= most {
 			continue
 		}
 		out = append(out,
 			fmt.Sprintf("grant %s: its processes hold %s of GPU %d, and its cap is %s: %s, and nothing ends it; %s",
-				g.Claim.ID, held, index(f.GPU), f.Memory, way.Misses, way.Remedy))
+				g.ID, held, index(f.GPU), f.Memory, way.Misses, way.Remedy))
 	}
 	return out
 }

@@ -20,9 +20,10 @@ var gpu = sharing.GPURef{UUID: "a"}
 
 // grant is an active grant of libkerf on one GPU.
 func grant(backend sharing.Backend) ledger.Grant {
-	g := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: gpu, Memory: sharing.GiB}}},
-		Lease: &ledger.Attachment{}}
-	g.Claim.Terms = ledger.Terms{Level: sharing.LevelUserspace, LevelReason: "no driver limit", Backend: backend}
+	g := ledger.Grant{Reservation: ledger.Reservation{ID: "k-1",
+		Placement: sharing.Placement{{GPU: gpu, Memory: sharing.GiB}}},
+		Active: &ledger.Attachment{}}
+	g.Terms = ledger.Terms{Level: sharing.LevelUserspace, LevelReason: "no driver limit", Backend: backend}
 	return g
 }
 
@@ -52,7 +53,7 @@ func TestLevel(t *testing.T) {
 	} {
 		g := grant(sharing.BackendNone)
 		if c.pending {
-			g.Lease = nil
+			g.Active = nil
 		}
 		c.facts.Health = []sharing.Health{sharing.HealthOK}
 		if got := GrantOf(g, c.facts, observe.Sample{}); got.Level != c.level ||
@@ -61,7 +62,7 @@ func TestLevel(t *testing.T) {
 		}
 	}
 	g := grant(sharing.BackendNone)
-	g.Claim.Placement[0].Whole = true
+	g.Placement[0].Whole = true
 	got := GrantOf(g, Facts{Health: []sharing.Health{sharing.HealthSuspect}},
 		observe.Sample{Unmanaged: map[sharing.GPURef][]int{gpu: {7, 8}}})
 	if got.Level != sharing.LevelNone || !strings.HasSuffix(got.LevelReason, "pid 7, 8") ||
@@ -85,23 +86,23 @@ func TestCompute(t *testing.T) {
 			true},
 		"not counted": {func(_ *ledger.Grant, f *Facts) { f.Time.Times, f.Time.Unlimited = nil, "lost" }, ComputeNone,
 			"lost", false},
-		"whole": {func(g *ledger.Grant, _ *Facts) { g.Claim.Request.Kind = sharing.KindWhole }, ComputeExclusive,
+		"whole": {func(g *ledger.Grant, _ *Facts) { g.Request.Kind = sharing.KindWhole }, ComputeExclusive,
 			"", false},
-		"not active": {func(g *ledger.Grant, _ *Facts) { g.Lease = nil }, ComputeNone,
+		"not active": {func(g *ledger.Grant, _ *Facts) { g.Active = nil }, ComputeNone,
 			"no program uses the grant yet", false},
-		"memory alone": {func(g *ledger.Grant, _ *Facts) { g.Claim.Backend = sharing.BackendMPS }, ComputeNone,
+		"memory alone": {func(g *ledger.Grant, _ *Facts) { g.Backend = sharing.BackendMPS }, ComputeNone,
 			"it has no percent of a GPU", false},
 		"other backend": {func(g *ledger.Grant, _ *Facts) {
-			g.Claim.Backend, g.Claim.Placement[0].Percent = sharing.BackendDriver, 1
+			g.Backend, g.Placement[0].Percent = sharing.BackendDriver, 1
 		}, ComputeNone, "backend driver shares", false},
 		"mps": {func(g *ledger.Grant, _ *Facts) {
-			g.Claim.Backend, g.Claim.Placement[0].Percent = sharing.BackendMPS,
+			g.Backend, g.Placement[0].Percent = sharing.BackendMPS,
 				1
 		}, "mps", "MPS limits the threads", false},
 	} {
 		g, f := grant(sharing.BackendLibkerf), Facts{Speaker: "k-1", Time: TimeFacts{Times: times, Rule: "strict"}}
 		c.change(&g, &f)
-		if got := computeOf(g, f); got.By != c.by || !strings.HasPrefix(got.Why, c.why) ||
+		if got := computeOf(g, f); got.By != c.by || !strings.HasPrefix(got.Reason, c.why) ||
 			(got.Times != nil) != c.times {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -64,7 +64,7 @@ type GPU struct {
 	Backends []Backend
 }
 
-// Grant is one claim with its lease and its use.
+// Grant is one grant with its attachment and its use.
 type Grant struct {
 	ledger.Grant
 	// Level is what holds the grant now: unknown when its cap could not be verified.
@@ -100,15 +100,15 @@ type Backend struct {
 type Compute struct {
 	// By is what does: ComputeExclusive, a backend's name, or ComputeNone.
 	By string
-	// Why says for ComputeNone why nothing does, and else by what rule it is done.
-	Why string
+	// Reason says for ComputeNone why nothing does, and else by what rule it is done.
+	Reason string
 	// Priority is its class: idle time goes to the highest first.
 	Priority int32
 	// Times has an entry for each share of an active grant whose programs count their time; else it is nil.
 	Times []Time
 }
 
-// Time is what is known of a lease's use of one GPU's time.
+// Time is what is known of an attachment's use of one GPU's time.
 type Time = libkerf.Time
 
 // What Compute.By is where it is no backend.
@@ -121,8 +121,8 @@ const (
 
 // CapEvents is what happened at a grant's cap on one GPU. What is not counted is unknown, and never zero.
 type CapEvents struct {
-	// Refused is how many calls of the lease's programs were refused because its cap left no room, since the lease
-	// began; only when Counted. The programs count it, and can write it.
+	// Refused is how many calls of the attachment's programs were refused because its cap left no room, since the
+	// attachment began; only when Counted. The programs count it, and can write it.
 	Refused uint64
 	Counted bool
 	// Violations is how many times it was found over its cap since this agent started. Delay is the longest time that
@@ -137,7 +137,9 @@ type LedgerState struct {
 	// PodsNotReady is empty when pods' containers can start.
 	PodsNotReady                      []string
 	DriverVersion, AgentVersion, Pool string
-	GPUs                              []BookedGPU
+	// DriverReleased says that the driver is drained, and no process of Kerf uses it.
+	DriverReleased bool
+	GPUs           []BookedGPU
 	// Grants are as State shows them; Used is not known in them.
 	Grants []Grant
 	// Config is the applied config, ConfigErrors are the errors of a newer one, and Waiting is what is pending of the
@@ -155,7 +157,7 @@ type LedgerState struct {
 	Ending []health.Ending
 }
 
-// BookedGPU is one GPU with its room, and the levels that a claim can have there.
+// BookedGPU is one GPU with its room, and the levels that a grant can have there.
 type BookedGPU struct {
 	ledger.View
 	Levels []sharing.Level
@@ -167,6 +169,8 @@ type BookedGPU struct {
 	Settings config.GPUSettings
 	// MIG is the zero value if nothing is known of it.
 	MIG mig.State
-	// TurnsTo is what the GPU, which is idle, would become for a pod that asks for that; empty where it stays as it is.
-	TurnsTo mode.Kind
+	//
+	// SwitchableTo is what the GPU, which is idle, would become for a pod that requests that; empty where it stays as
+	// it is.
+	SwitchableTo mode.Kind
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// Recorded is the record of a claim with one of its attachments.
-func Recorded(c ledger.Claim, a ledger.Attachment) record.Grant {
+// Recorded is the record of a grant with one of its attachments.
+func Recorded(c ledger.Reservation, a ledger.Attachment) record.Grant {
 	g := record.Grant{
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
-		Profile: c.Request.Profile, Asks: sharing.AskStrings(c.Asks), With: string(c.With), Cgroup: a.Cgroup,
-		Inode: a.Inode,
-		Level: levelName(c.Level), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole,
+		Profile: c.Request.Profile, Requests: sharing.FormatResourceRequests(c.Requests), With: string(c.With),
+		Cgroup: a.Cgroup,
+		Inode:  a.Inode,
+		Level:  levelName(c.Level), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole,
 		Recovered: c.Recovered,
 	}
 	if backend.PropertiesOf(c.Backend).Served {
@@ -32,8 +33,9 @@ func Recorded(c ledger.Claim, a ledger.Attachment) record.Grant {
 	}
 	g.Shares = recordPlacement(c.Placement)
 	if a.ContainerID != "" {
-		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container, Asks: sharing.AskStrings(a.Asks),
-			Part: recordPlacement(a.Part)}
+		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container,
+			Requests: sharing.FormatResourceRequests(a.Requests),
+			Part:     recordPlacement(a.Part)}
 	}
 	return g
 }
@@ -77,8 +79,8 @@ func placementOf(fragments []record.Share) (p sharing.Placement, err error) {
 
 // Read is the reverse of Recorded. It rebuilds the request from the shares. An error wraps sharing.ErrInvalid or the
 // errors of the parsers of package sharing.
-func Read(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
-	if c, err = claimOf(g); err != nil {
+func Read(g record.Grant) (c ledger.Reservation, a ledger.Attachment, err error) {
+	if c, err = grantOf(g); err != nil {
 		return c, a, err
 	}
 	a = ledger.Attachment{Cgroup: g.Cgroup, Inode: g.Inode}
@@ -87,7 +89,7 @@ func Read(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
 		if a.Part, err = placementOf(g.Use.Part); err != nil {
 			return c, a, err
 		}
-		a.Asks, err = sharing.ParseAsks(g.Use.Asks)
+		a.Requests, err = sharing.ParseResourceRequests(g.Use.Requests)
 	}
 	return c, a, err
 }
@@ -101,7 +103,8 @@ func termsOf(g record.Grant) (t ledger.Terms, err error) {
 	if t.Backend, err = choice.Recorded(g.Backend, levelNamed(g.Level)); err != nil {
 		return t, err
 	}
-	if t.Asks, err = sharing.ParseAsks(g.Asks); err != nil || g.Level == sharing.LevelUnknown.String() {
+	if t.Requests, err = sharing.ParseResourceRequests(g.Requests); err != nil ||
+		g.Level == sharing.LevelUnknown.String() {
 		return t, err
 	}
 	t.Level, err = sharing.ParseLevel("record.level", g.Level)
@@ -126,25 +129,25 @@ func kindOf(s string) sharing.ContainerKind {
 	return sharing.ContainerApp
 }
 
-// claimOf reads the claim.
-func claimOf(g record.Grant) (ledger.Claim, error) {
-	c := ledger.Claim{
-		ID: ledger.ClaimID(g.ID), Name: g.Name, Recovered: g.Recovered, With: ledger.ClaimID(g.With),
+// grantOf reads the grant.
+func grantOf(g record.Grant) (ledger.Reservation, error) {
+	c := ledger.Reservation{
+		ID: ledger.GrantID(g.ID), Name: g.Name, Recovered: g.Recovered, With: ledger.GrantID(g.With),
 		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container, Namespace: g.Namespace,
 			PodName: g.PodName},
 	}
 	var err error
 	if c.Terms, err = termsOf(g); err != nil {
-		return ledger.Claim{}, err
+		return ledger.Reservation{}, err
 	}
 	c.Request.Profile = g.Profile
 	if g.MinLevel != "" {
 		if c.Request.MinLevel, err = sharing.ParseLevel("record.min_level", g.MinLevel); err != nil {
-			return ledger.Claim{}, err
+			return ledger.Reservation{}, err
 		}
 	}
 	if c.Placement, err = placementOf(g.Shares); err != nil {
-		return ledger.Claim{}, err
+		return ledger.Reservation{}, err
 	}
 	c.Request = RequestOf(c.Request, c.Placement, g.Whole)
 	return c, nil

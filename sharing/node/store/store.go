@@ -3,7 +3,7 @@
 
 // Package store is the only owner of the grants of a node: the ledger, its lock and the checkpoint on disk.
 //
-// The ledger is reached inside of Update, Note and Read alone, so it is consistent there, and nothing changes
+// The ledger is reached inside of Update, UpdateLater and Read alone, so it is consistent there, and nothing changes
 // meanwhile. The checkpoint is on disk when Update or Save returns. If it cannot be written, a condition stops new
 // grants until it is written.
 package store
@@ -34,14 +34,14 @@ type Options struct {
 
 // Reader is the ledger for those who change nothing. What it returns stays as it is.
 type Reader interface {
-	Get(id ledger.ClaimID) (ledger.Grant, bool)
+	Get(id ledger.GrantID) (ledger.Grant, bool)
 	Grants() []ledger.Grant
 	GPU(id sharing.GPURef) (ledger.View, bool)
 	GPUs() []ledger.View
 	ByContainer(podUID, container string) (ledger.Grant, bool)
-	ByContainerID(containerID string) (ledger.ClaimID, bool)
-	ByCgroup(dir string) (ledger.ClaimID, bool)
-	Sharers(id ledger.ClaimID) []ledger.ClaimID
+	ByContainerID(containerID string) (ledger.GrantID, bool)
+	ByCgroup(dir string) (ledger.GrantID, bool)
+	SharedCapGrants(id ledger.GrantID) []ledger.GrantID
 	Overbooked() []ledger.View
 	Check() error
 }
@@ -67,14 +67,14 @@ func New(opt Options) *Store {
 //
 // change keeps nothing of the ledger, calls no method of the store, and waits for nothing.
 func (s *Store) Update(change func(*ledger.Ledger) error) error {
-	if err := s.Note(change); err != nil {
+	if err := s.UpdateLater(change); err != nil {
 		return err
 	}
 	return s.Save()
 }
 
-// Note is Update for changes that a crash may lose. The next checkpoint has them.
-func (s *Store) Note(change func(*ledger.Ledger) error) error {
+// UpdateLater is Update for changes that a crash may lose. The next checkpoint has them.
+func (s *Store) UpdateLater(change func(*ledger.Ledger) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.tell()
@@ -103,7 +103,7 @@ func (s *Store) Grants() []ledger.Grant {
 }
 
 // Get returns the grant of that id.
-func (s *Store) Get(id ledger.ClaimID) (ledger.Grant, bool) {
+func (s *Store) Get(id ledger.GrantID) (ledger.Grant, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.Get(id)
@@ -125,7 +125,7 @@ func (s *Store) ByContainerID(containerID string) (ledger.Grant, bool) {
 	return g, ok
 }
 
-// Save writes the checkpoint: every claim that has a cgroup, and every claim of a container. It returns once a
+// Save writes the checkpoint: every grant that has a cgroup, and every grant of a container. It returns once a
 // checkpoint that was taken after the call is on the disk. An error also becomes a condition that stops new grants,
 // until SaveAgain succeeds.
 func (s *Store) Save() error {
@@ -165,8 +165,8 @@ func (s *Store) record() record.Record {
 	grants := s.Grants()
 	rec := record.Record{BootID: s.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
 	for _, g := range grants {
-		if a := g.Current(); a.Cgroup != "" || g.Claim.Owner.Pod() {
-			rec.Grants = append(rec.Grants, Recorded(g.Claim, a))
+		if a := g.Current(); a.Cgroup != "" || g.Owner.Pod() {
+			rec.Grants = append(rec.Grants, Recorded(g.Reservation, a))
 		}
 	}
 	return rec
@@ -180,7 +180,7 @@ type Loaded struct {
 }
 
 // Load reads the newest checkpoint that is whole, and puts a damaged one aside. None is an empty one. Of one of another
-// boot only the claims of pods count, without cgroups: kubelet starts their containers again. Errors: a checkpoint of a
+// boot only the grants of pods count, without cgroups: kubelet starts their containers again. Errors: a checkpoint of a
 // newer schema is a *record.NewerError; those of the disk wrap sharing.ErrUnavailable.
 func (s *Store) Load() (Loaded, error) {
 	found, err := checkpoint.Read(s.opt.Path)

@@ -56,7 +56,7 @@ func (b *bench) restore(t *testing.T, grants []record.Grant) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = b.Note(func(l *ledger.Ledger) error {
+		err = b.UpdateLater(func(l *ledger.Ledger) error {
 			if a.Cgroup != "" {
 				return l.Restore(c, &a)
 			}
@@ -94,7 +94,7 @@ func TestTheWayBack(t *testing.T) {
 	}
 }
 
-// After a boot no cgroup of before exists: only the claims of pods count, and no container has one.
+// After a boot no cgroup of before exists: only the grants of pods count, and no container has one.
 func TestAnotherBoot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "another")
@@ -120,8 +120,8 @@ func TestAnotherBoot(t *testing.T) {
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, boot)
-	c := ledger.Claim{ID: "x", Owner: ledger.Owner{PodUID: "p", Container: "main"}}
-	if err := b.Note(func(l *ledger.Ledger) error { return l.Restore(c, nil) }); err != nil {
+	c := ledger.Reservation{ID: "x", Owner: ledger.Owner{PodUID: "p", Container: "main"}}
+	if err := b.UpdateLater(func(l *ledger.Ledger) error { return l.Restore(c, nil) }); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("disk is full")
@@ -159,13 +159,13 @@ func TestAFullDisk(t *testing.T) {
 func TestViewAndUpdate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, boot)
-	err := b.Update(func(l *ledger.Ledger) error { return l.Release("nobody") })
+	err := b.Update(func(l *ledger.Ledger) error { return l.Release("no-one") })
 	if !errors.Is(err, sharing.ErrNotFound) {
 		t.Error(err)
 	}
 	err = b.Update(func(l *ledger.Ledger) error {
 		return errors.Join(l.SetInventory([]sharing.GPU{{UUID: "a", Memory: 1 << 30}}),
-			l.Restore(ledger.Claim{ID: "x"}, nil))
+			l.Restore(ledger.Reservation{ID: "x"}, nil))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestViewAndUpdate(t *testing.T) {
 	if len(grants) != 1 || len(gpus) != 1 {
 		t.Errorf("%d grants, %d GPUs", len(grants), len(gpus))
 	}
-	if g, ok := b.Get("x"); !ok || g.Claim.ID != "x" {
+	if g, ok := b.Get("x"); !ok || g.ID != "x" {
 		t.Errorf("%+v, %v", g, ok)
 	}
 }
@@ -185,7 +185,7 @@ func TestPlacementsOnRecord(t *testing.T) {
 	in := sharing.Instance{Profile: "3g.40gb", ID: 9, Start: 4, Size: 4}
 	want := sharing.Placement{{GPU: in.On("GPU-a"), Memory: 1}, {GPU: sharing.GPURef{UUID: "GPU-b"}, Memory: 2,
 		MIG: in}, {GPU: sharing.GPURef{UUID: "GPU-c"}, Whole: true}}
-	written := store.Recorded(ledger.Claim{ID: "k", Placement: want}, ledger.Attachment{})
+	written := store.Recorded(ledger.Reservation{ID: "k", Placement: want}, ledger.Attachment{})
 	var names []string
 	for _, f := range written.Shares {
 		names = append(names, f.GPU)

@@ -16,12 +16,12 @@ import (
 func (b *bench) change(t *testing.T, from, n int) {
 	t.Helper()
 	for i := range n {
-		id := ledger.ClaimID(fmt.Sprintf("g-%05d", from+i))
+		id := ledger.GrantID(fmt.Sprintf("g-%05d", from+i))
 		for _, step := range []func(*ledger.Ledger) error{
-			func(l *ledger.Ledger) error { return l.Restore(ledger.Claim{ID: id}, nil) },
+			func(l *ledger.Ledger) error { return l.Restore(ledger.Reservation{ID: id}, nil) },
 			func(l *ledger.Ledger) error { return l.Release(id) },
 		} {
-			if err := b.Note(step); err != nil {
+			if err := b.UpdateLater(step); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -32,7 +32,7 @@ func (b *bench) change(t *testing.T, from, n int) {
 func inOrder(t *testing.T, steps []ledger.Transition, from int) int {
 	t.Helper()
 	for i, step := range steps {
-		want := ledger.Transition{Grant: ledger.ClaimID(fmt.Sprintf("g-%05d", from+i/2)), From: ledger.Gone,
+		want := ledger.Transition{Grant: ledger.GrantID(fmt.Sprintf("g-%05d", from+i/2)), From: ledger.Released,
 			To: ledger.Reserved}
 		if i%2 == 1 {
 			want.From, want.To = want.To, want.From
@@ -96,7 +96,7 @@ func TestSubscribersFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, boot)
 		sub := b.Subscribe()
-		there := map[ledger.ClaimID]bool{}
+		there := map[ledger.GrantID]bool{}
 		stop := make(chan struct{})
 		go func() {
 			for {
@@ -109,11 +109,11 @@ func TestSubscribersFollow(t *testing.T) {
 				if resync {
 					clear(there)
 					for _, g := range b.Grants() {
-						there[g.Claim.ID] = true
+						there[g.ID] = true
 					}
 				}
 				for _, step := range steps {
-					if there[step.Grant] = true; step.To == ledger.Gone {
+					if there[step.Grant] = true; step.To == ledger.Released {
 						delete(there, step.Grant)
 					}
 				}
@@ -121,8 +121,8 @@ func TestSubscribersFollow(t *testing.T) {
 		}()
 		for i := range 9 {
 			b.change(t, i*1000, 900)
-			if err := b.Note(func(l *ledger.Ledger) error {
-				return l.Restore(ledger.Claim{ID: ledger.ClaimID(fmt.Sprint(i))}, nil)
+			if err := b.UpdateLater(func(l *ledger.Ledger) error {
+				return l.Restore(ledger.Reservation{ID: ledger.GrantID(fmt.Sprint(i))}, nil)
 			}); err != nil {
 				t.Fatal(err)
 			}

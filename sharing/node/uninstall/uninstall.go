@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/filelock"
 	"github.com/kerf-gpu/kerf/internal/kube"
@@ -182,13 +183,9 @@ func (r *Removal) unmark(ctx context.Context) error {
 
 // files removes what lies on the machine.
 func (r *Removal) files() error {
-	errs := []error{r.unmount()}
-	for _, pattern := range []string{filepath.Join(r.CDIDir, "kerf.dev-*.json"),
-		filepath.Join(r.KubeletDir, "device-plugins", "kerf-*.sock")} {
-		if r.KubeletDir == "" && strings.HasSuffix(pattern, ".sock") {
-			continue
-		}
-		names, err := filepath.Glob(pattern)
+	errs := []error{r.unmount(), cdi.Remove(r.CDIDir)}
+	if r.KubeletDir != "" {
+		names, err := filepath.Glob(filepath.Join(r.KubeletDir, "device-plugins", "kerf-*.sock"))
 		errs = append(errs, err)
 		for _, name := range names {
 			errs = append(errs, os.Remove(name))

@@ -22,16 +22,16 @@ const most = 1024
 type Pod struct {
 	// Ref is the pod, and the container without room.
 	Ref sharing.ContainerRef
-	// Why is one sentence with the amounts.
-	Why string
+	// Reason is one sentence with the amounts.
+	Reason string
 }
 
 // Wait is how long a pod has waited.
 type Wait struct {
 	// Since is the start of the first attempt.
 	Since time.Time
-	// Why is the error of the last attempt that failed, nil if none did.
-	Why error
+	// Err is the error of the last attempt that failed, nil if none did.
+	Err error
 }
 
 // Pods are the pods of one node. The zero value is ready for use, and safe for concurrent use.
@@ -42,13 +42,13 @@ type Pods struct {
 
 type waiting struct {
 	Wait
-	// pod has no Why while no attempt failed for want of room.
+	// pod has no Reason while no attempt failed for want of room.
 	pod Pod
 }
 
-// Note notes how an attempt that began at start ended. It returns how long the pod has waited, and whether List
+// Record notes how an attempt that began at start ended. It returns how long the pod has waited, and whether List
 // changed. An error that is not about room leaves the reason in List: the attempt did not look for room.
-func (p *Pods) Note(ref sharing.ContainerRef, start time.Time, err error) (w Wait, news bool) {
+func (p *Pods) Record(ref sharing.ContainerRef, start time.Time, err error) (w Wait, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old, known := p.waits[ref.PodUID]
@@ -58,14 +58,14 @@ func (p *Pods) Note(ref sharing.ContainerRef, start time.Time, err error) (w Wai
 	switch {
 	case err == nil:
 		delete(p.waits, ref.PodUID)
-		return old.Wait, old.pod.Why != ""
+		return old.Wait, old.pod.Reason != ""
 	case !known && len(p.waits) >= most:
 		return old.Wait, false
 	}
 	now := old
-	now.Why = err
+	now.Err = err
 	if no, full := errors.AsType[*allocator.NoFit](err); full {
-		now.pod = Pod{Ref: ref, Why: no.Sentence()}
+		now.pod = Pod{Ref: ref, Reason: no.Sentence()}
 	}
 	if p.waits == nil {
 		p.waits = map[string]waiting{}
@@ -78,7 +78,7 @@ func (p *Pods) Note(ref sharing.ContainerRef, start time.Time, err error) (w Wai
 func (p *Pods) Forget(uid string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	listed := p.waits[uid].pod.Why != ""
+	listed := p.waits[uid].pod.Reason != ""
 	delete(p.waits, uid)
 	return listed
 }
@@ -89,7 +89,7 @@ func (p *Pods) List() []Pod {
 	defer p.mu.Unlock()
 	var out []Pod
 	for _, uid := range slices.Sorted(maps.Keys(p.waits)) {
-		if w := p.waits[uid]; w.pod.Why != "" {
+		if w := p.waits[uid]; w.pod.Reason != "" {
 			out = append(out, w.pod)
 		}
 	}

@@ -49,9 +49,9 @@ func TestNote(t *testing.T) {
 				t.Errorf("step %d: news %t", i, news)
 			}
 		} else {
-			w, news := p.Note(ref(s.pod), start.Add(time.Duration(i)*time.Second), s.err)
-			if news != s.news || !errors.Is(w.Why, s.why) || s.why == nil && w.Why != nil {
-				t.Errorf("step %d: news %t, %v", i, news, w.Why)
+			w, news := p.Record(ref(s.pod), start.Add(time.Duration(i)*time.Second), s.err)
+			if news != s.news || !errors.Is(w.Err, s.why) || s.why == nil && w.Err != nil {
+				t.Errorf("step %d: news %t, %v", i, news, w.Err)
 			}
 			if first := start; s.pod == "b" && i < 7 && !w.Since.Equal(first) {
 				t.Errorf("step %d: waits since %s", i, w.Since)
@@ -71,9 +71,9 @@ func TestNote(t *testing.T) {
 func TestBound(t *testing.T) {
 	var p Pods
 	for i := range most + 3 {
-		p.Note(ref(strconv.Itoa(i)), time.Time{}, &allocator.NoFit{Summary: "full"})
+		p.Record(ref(strconv.Itoa(i)), time.Time{}, &allocator.NoFit{Summary: "full"})
 	}
-	if _, news := p.Note(ref("0"), time.Time{}, &allocator.NoFit{Summary: "fuller"}); len(p.List()) != most || !news {
+	if _, news := p.Record(ref("0"), time.Time{}, &allocator.NoFit{Summary: "fuller"}); len(p.List()) != most || !news {
 		t.Errorf("%d pods, news %t", len(p.List()), news)
 	}
 }

@@ -28,7 +28,7 @@ func hamiRules() []rule {
 		{path: "nvidia.enableNumaTopology", plain: off, left: numaOfKubelet},
 		{path: "nvidia.overwriteEnv", left: "containers without a grant always get no GPU"},
 		{path: "nvidia.disablecorelimit", plain: off,
-			refused: "ask for memory alone in the pods, and compute is shared fairly"},
+			refused: "request memory alone in the pods, and compute is shared fairly"},
 		{path: "nvidia.libCudaLogLevel", left: "it is the library's own"},
 		{path: "nvidia.runtimeClassName", left: "the pod says it, where it needs one"},
 	}
@@ -85,7 +85,7 @@ func (r *reader) hamiDevices() config.Spec {
 	case "force":
 		pool.ComputePolicy = config.ComputeStrict
 	case "disable":
-		r.bad(l, "ask for memory alone in the pods, and compute is shared fairly", "has no counterpart")
+		r.bad(l, "request memory alone in the pods, and compute is shared fairly", "has no counterpart")
 	default:
 		r.bad(l, "write default or force", "is not a policy")
 	}

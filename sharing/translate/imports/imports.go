@@ -29,8 +29,8 @@ const MaxSize = 1 << 20
 // Result is a SharingConfig, and what is to be known of how it came about.
 type Result struct {
 	Config config.Config
-	// Said has a sentence for each thing that is left out, or is not exactly as it was.
-	Said []string
+	// Differences has a sentence for each thing that is left out, or is not exactly as it was.
+	Differences []string
 }
 
 // Parse reads a configuration of either kind, YAML or JSON, and recognizes the kind by its content. Every problem is in
@@ -57,7 +57,7 @@ func Parse(text []byte) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("the configuration made of it: %w", err)
 	}
-	return Result{Config: c, Said: r.said}, nil
+	return Result{Config: c, Differences: r.said}, nil
 }
 
 // kinds of configurations.

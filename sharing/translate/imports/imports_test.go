@@ -113,7 +113,7 @@ func TestParse(t *testing.T) {
 		if d := cmp.Diff(tt.want, r.Config.Spec()); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
-		said := strings.Join(r.Said, "\n")
+		said := strings.Join(r.Differences, "\n")
 		for _, want := range tt.said {
 			if !strings.Contains(said, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, said)

@@ -62,10 +62,10 @@ func (r *reader) nvidia() config.Spec {
 		carried = append(carried, way+"resources[].name", way+"resources[].replicas", way+"resources[].devices")
 		rules = append(rules,
 			rule{path: way + "renameByDefault",
-				left: "pods ask for amounts; give kerf translate --replicas, and --gpu-is-replica " +
+				left: "pods request amounts; give kerf translate --replicas, and --gpu-is-replica " +
 					"where this was false",
 				plain: []string{""}},
-			rule{path: way + "failRequestsGreaterThanOne", left: "a pod asks for the amount that it needs",
+			rule{path: way + "failRequestsGreaterThanOne", left: "a pod requests the amount that it needs",
 				plain: []string{""}},
 			rule{path: way + "resources[].rename", left: "NVIDIA's plugin passes it over too"},
 			rule{path: way + "resources[].devices[]", left: "NVIDIA's plugin passes it over too, and shares all GPUs"})
@@ -79,7 +79,7 @@ func (r *reader) nvidia() config.Spec {
 		pool.Mode = config.ModeAuto
 		if l.value == "single" {
 			pool.Mode = config.ModeMIG
-			r.say("flags.migStrategy single: all GPUs of the pool's nodes are put into MIG mode, and pods ask for " +
+			r.say("flags.migStrategy single: all GPUs of the pool's nodes are put into MIG mode, and pods request " +
 				"kerf.dev/mig-* in the place of nvidia.com/gpu: give kerf translate --mig-single with the profile")
 		}
 		r.say("flags.migStrategy %s: Kerf creates instances on demand; a fixed layout comes with kerf mig "+
@@ -116,7 +116,7 @@ func (r *reader) replicas(way string, pool *config.Pool, doc *config.Spec) {
 		count, err := strconv.Atoi(n.value)
 		switch {
 		case name.value != "nvidia.com/gpu":
-			r.bad(name, "take it out, and ask for a smaller MIG profile",
+			r.bad(name, "take it out, and request a smaller MIG profile",
 				"has no counterpart: a MIG instance is not shared")
 			continue
 		case err != nil || count < 2:

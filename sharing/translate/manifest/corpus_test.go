@@ -37,7 +37,7 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("%s: %v", in, err)
 			continue
 		}
-		messages := strings.Join(append(prefixed("said: ", r.Said), prefixed("left: ", r.Left)...), "")
+		messages := strings.Join(append(prefixed("said: ", r.Differences), prefixed("left: ", r.Left)...), "")
 		expect(t, strings.Replace(in, ".in.", ".want.", 1), string(r.Text))
 		name, _, _ := strings.Cut(in, ".in.")
 		expect(t, name+".messages.txt", messages)

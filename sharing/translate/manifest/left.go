@@ -15,7 +15,7 @@ import (
 )
 
 // foreign is true for a resource by which another tool requests NVIDIA's GPUs.
-func foreign(name string) bool { return translate.Foreign(name) }
+func foreign(name string) bool { return translate.OtherToolResource(name) }
 
 // unprefixed is a resource without the prefix of quotas.
 func unprefixed(name string) string {
@@ -143,7 +143,7 @@ func (r *remains) mapping(n *yaml.Node, p place, depth int) {
 			continue
 		case p.labels:
 			r.selector(key.Value, []string{scalar(value)}, key.Line, p)
-		case p.annotations && translate.ForeignAnnotation(key.Value),
+		case p.annotations && translate.OtherToolAnnotation(key.Value),
 			!p.annotations && foreign(unprefixed(key.Value)):
 			r.say(p, key.Line, key.Value, remedyResource)
 		case embedded(p, key.Value) && resourceWord.MatchString(scalar(value)):

@@ -45,8 +45,8 @@ type Result struct {
 	Text []byte
 	// Pods counts the pods that were found, Changed those that are written otherwise.
 	Pods, Changed int
-	// Said has a sentence for all that is not exactly as it was.
-	Said []string
+	// Differences has a sentence for all that is not exactly as it was.
+	Differences []string
 	// Left has a sentence for each GPU request that stays as it is.
 	Left []string
 }
@@ -74,8 +74,8 @@ func Translate(data []byte, o Options) (Result, error) {
 		return Result{}, err
 	}
 	r.Left = left(docs, o.Namespace, w.visible)
-	slices.Sort(r.Said)
-	r.Said = slices.Compact(r.Said)
+	slices.Sort(r.Differences)
+	r.Differences = slices.Compact(r.Differences)
 	return r, nil
 }
 

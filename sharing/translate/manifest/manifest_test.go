@@ -92,10 +92,10 @@ spec:
 	if d := cmp.Diff(want, string(r.Text)); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
-	if r.Pods != 2 || r.Changed != 2 || len(r.Said) != 1 ||
-		!strings.HasPrefix(r.Said[0], "Deployment team/web: container main: 2.93GiB") &&
-			!strings.Contains(r.Said[0], "rounded up to 3GiB") {
-		t.Errorf("%d pods, %d changed, said %q", r.Pods, r.Changed, r.Said)
+	if r.Pods != 2 || r.Changed != 2 || len(r.Differences) != 1 ||
+		!strings.HasPrefix(r.Differences[0], "Deployment team/web: container main: 2.93GiB") &&
+			!strings.Contains(r.Differences[0], "rounded up to 3GiB") {
+		t.Errorf("%d pods, %d changed, said %q", r.Pods, r.Changed, r.Differences)
 	}
 	again, err := manifest.Translate(r.Text, manifest.Options{Namespace: "team", Decimal: same})
 	if err != nil || again.Changed != 0 || string(again.Text) != want {
@@ -182,8 +182,8 @@ func TestScheduler(t *testing.T) {
 		"{limits: {nvidia.com/gpu: 1}}}]}\n"
 	r, err := manifest.Translate([]byte(in), manifest.Options{Decimal: same})
 	if err != nil || !strings.Contains(string(r.Text), "schedulerName: volcano") ||
-		!strings.Contains(strings.Join(r.Said, "\n"), "schedulerName volcano stays") {
-		t.Errorf("%v: %q\n%s", err, r.Said, r.Text)
+		!strings.Contains(strings.Join(r.Differences, "\n"), "schedulerName volcano stays") {
+		t.Errorf("%v: %q\n%s", err, r.Differences, r.Text)
 	}
 }
 

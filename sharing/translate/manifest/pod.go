@@ -42,7 +42,7 @@ func (w *walk) pod(p pod) {
 	}
 	w.result.Changed++
 	w.changed = append(w.changed, p.in)
-	for _, s := range change.Said {
+	for _, s := range change.Differences {
 		w.say(p.in, "%s", s)
 	}
 	for i, c := range p.containers {
@@ -157,7 +157,7 @@ func (w *walk) environment(p pod, c container, before translate.Container, chang
 }
 
 func (w *walk) say(in object, format string, args ...any) {
-	w.result.Said = append(w.result.Said, in.String()+": "+fmt.Sprintf(format, args...))
+	w.result.Differences = append(w.result.Differences, in.String()+": "+fmt.Sprintf(format, args...))
 }
 
 // count notes the GPUs of a pod with shares, for Ray.
@@ -205,7 +205,7 @@ func (w *walk) amount(n *yaml.Node, in object) {
 		w.edits.replace(name, bare("!!str", key))
 		w.edits.replace(quantity, bare("!!int", value))
 	}
-	for _, s := range change.Said {
+	for _, s := range change.Differences {
 		w.say(in, "%s", s)
 	}
 }

@@ -24,8 +24,8 @@ type Case struct {
 	Limits, Annotations map[string]string
 	// RequestsNone is true for a pod whose amounts are all 0, which lose their resources.
 	RequestsNone bool
-	// Said is a part of what is said with it.
-	Said string
+	// Difference is a part of what is said with it.
+	Difference string
 	// Refused are parts of the refusal; there are some where the pod has no counterpart.
 	Refused []string
 }
@@ -134,7 +134,7 @@ func taken() (out []Case) {
 	} {
 		limits, annotations, _ := strings.Cut(c.want, "@")
 		out = append(out, Case{Name: c.name, Options: c.options, Pod: c.pod, Limits: read(limits),
-			Annotations: read(annotations), Said: c.said,
+			Annotations: read(annotations), Difference: c.said,
 			RequestsNone: strings.HasPrefix(c.name, "no GPU") && limits == ""})
 	}
 	return out
@@ -189,7 +189,7 @@ func refused() (out []Case) {
 		{"one of two containers", translate.Options{}, after(one("nvidia.com/gpu", "1"), "nvidia.com/gpucores=30"),
 			[]string{"nvidia.com/gpucores"}},
 		{"no GPU and a part of it", translate.Options{}, one("nvidia.com/gpu", "0", "nvidia.com/gpumem", "1024"),
-			[]string{"asks for no GPU"}},
+			[]string{"and no GPU"}},
 		{"no number of devices", translate.Options{}, one("@gpu-fraction", "0.5", "@gpu-fraction-num-devices", "0"),
 			[]string{"gpu-fraction-num-devices"}},
 		{"no memory", translate.Options{}, one("@gpu-memory", "0"), []string{"gpu-memory"}},

@@ -60,6 +60,7 @@ func (f *nodeFlags) prepare(ctx context.Context, log *slog.Logger) (*daemon.PIDF
 	if f.noCosts {
 		mach = mach.WithoutCosts()
 	}
+	mach, _ = mach.Shared(machine.Sharing(f.sharing)) // checked
 	drv, err := machine.FindDriver(f.driver)
 	if err != nil {
 		return nil, nil, err

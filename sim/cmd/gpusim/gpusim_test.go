@@ -160,7 +160,7 @@ func TestLifeOfANode(t *testing.T) {
 func kill(t *testing.T, dir string) {
 	t.Helper()
 	var s control.Status
-	if err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		t.Fatal(err)
 	}
 	fd, err := unix.PidfdOpen(s.PID, 0)
@@ -180,7 +180,7 @@ func TestStopEndsADaemonThatHangs(t *testing.T) {
 	dir, libs := place(t)
 	ok(t, "start", "--machine", "t4x4", "--dir", dir, "--lib-dir", libs)
 	var s control.Status
-	if err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(t.Context(), dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Kill(s.PID, unix.SIGSTOP); err != nil {
@@ -260,6 +260,8 @@ func TestBadUse(t *testing.T) {
 		"no such file": {[]string{"start", "--machine", "./dgx.yaml", "--dir", dir}, 1, "dgx.yaml"},
 		"unknown driver": {[]string{"start", "--machine", "t4x4", "--driver", "r1", "--dir", dir}, 2,
 			"r550, r580, r615"},
+		"unknown sharing": {[]string{"start", "--machine", "t4x4", "--sharing", "turns", "--dir", dir}, 2,
+			"slices or fifo"},
 		"no libraries": {[]string{"start", "--machine", "t4x4", "--lib-dir", dir, "--dir", dir}, 1, "--lib-dir"},
 		"dir is too long": {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir",
 			"/tmp/" + strings.Repeat("x", 100)}, 2, "--dir"},

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,9 @@ import (
 // mpsProgram is what this executable is under one of NVIDIA's names; it returns the exit status.
 func mpsProgram(ctx context.Context, name string, args []string) int {
 	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) && os.Getenv("PATH") == "" { // of a caller that passes no PATH on
+		path, err = filepath.Join("/usr/bin", name), nil
+	}
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}

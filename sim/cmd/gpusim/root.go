@@ -68,7 +68,7 @@ func ask(ctx context.Context, given string, req control.Request, result any) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	return control.Ask(ctx, dir, req, result)
+	return control.Call(ctx, dir, req, result)
 }
 
 func checkOutput(output string) error {

@@ -21,6 +21,7 @@ import (
 type nodeFlags struct {
 	machine, driver, dir, libDir string
 	noCosts                      bool
+	sharing                      string
 }
 
 func (f *nodeFlags) add(cmd *cobra.Command) {
@@ -30,6 +31,8 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.driver, "driver", "r615", "driver: see gpusim machines")
 	cmd.Flags().BoolVar(&f.noCosts, "no-costs", false,
 		"without the times and sizes of the driver that were measured (cost.* of gpusim set)")
+	cmd.Flags().StringVar(&f.sharing, "sharing", string(machine.SharingSlices),
+		"time of a GPU: slices (processes take turns) or fifo (all work in the order of its launches)")
 	cmd.Flags().StringVar(&f.libDir, "lib-dir", "",
 		"folder that holds a folder of libraries for each driver (default: gpusim-lib next to this program)")
 }
@@ -54,6 +57,9 @@ func (f *nodeFlags) check() error {
 	}
 	if _, err = machine.FindDriver(f.driver); err != nil {
 		return err
+	}
+	if _, ok := (machine.Machine{}).Shared(machine.Sharing(f.sharing)); !ok {
+		return sharing.Invalid("--sharing", f.sharing, "write slices or fifo", "is no way to share time")
 	}
 	if f.libDir == "" {
 		exe, err := os.Executable()
@@ -94,7 +100,7 @@ func startCommand() *cobra.Command {
 			defer cancel()
 			status, err := launch.Start(ctx, f.dir, launch.Program{Path: exe, Args: []string{
 				"daemon", "--dir", f.dir, "--machine", f.machine, "--driver", f.driver, "--lib-dir", f.libDir,
-				fmt.Sprintf("--no-costs=%t", f.noCosts),
+				fmt.Sprintf("--no-costs=%t", f.noCosts), "--sharing", f.sharing,
 			}})
 			if err != nil {
 				return err

@@ -45,7 +45,7 @@ func treeCommand() *cobra.Command {
 			if err := root.Make(dir, s, exe); err != nil || len(args) == 1 {
 				return err
 			}
-			return root.Enter(dir, args[1:], os.Environ())
+			return root.Enter(dir, s.Dir, args[1:], os.Environ())
 		},
 	}
 	dirFlag(cmd, &given)

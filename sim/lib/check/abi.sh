@@ -2,10 +2,11 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# abi.sh OUT NVML.I SRC: checks what the built libraries export against NVIDIA's header (preprocessed, NVML.I),
-# less, for an older driver, the names that SRC lists as newer, and against SRC/cuda-functions.txt.
+# abi.sh OUT NVML.I SRC DCGM: checks what the built libraries export against NVIDIA's header (preprocessed, NVML.I),
+# less, for an older driver, the names that SRC lists as newer, and against SRC/cuda-functions.txt. libdcgm needs the
+# names that the Go files in DCGM call.
 set -eu
-out=$1 header=$2 src=$3
+out=$1 header=$2 src=$3 dcgm=$4
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
@@ -43,5 +44,8 @@ for driver in r550:12040 r580:13000 r615:13040; do
 	"$src/gen-cuda.sh" names "${driver#*:}" <"$src/cuda-functions.txt" | sort -u | diff -u - "$tmp/cuda-$r" >&2 ||
 		fail "$r/libcuda.so.1 exports other names than cuda-functions.txt has"
 done
+grep -hoE 'C\.[dD]cgm[A-Za-z0-9_]+\(' "$dcgm"/*.go | sed 's/^C\.//; s/($//' | grep -v '_[tf]$' | sort -u >"$tmp/called"
+exported "$out/r580/libdcgm.so.4" | comm -23 "$tmp/called" - >"$tmp/missing"
+[ ! -s "$tmp/missing" ] || fail "libdcgm.so.4 lacks" $(cat "$tmp/missing")
 [ "$bad" = 0 ] && echo "abi: ok"
 exit "$bad"

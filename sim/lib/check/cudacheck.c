@@ -512,6 +512,44 @@ static void threads(void)
 	EQ(free_now(), before);
 }
 
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+
+/* Kernels of two streams that wait for the same event end together. The default stream waits for both. */
+static void slices(void)
+{
+	CUmodule module;
+	CUfunction sleeper;
+	CUstream s[3] = { NULL };
+	CUevent gate, end[3];
+	float took;
+	uint64_t first = 500000000, then = 100000000;
+	void *long_[] = { &first }, *short_[] = { &then };
+	start();
+	EQ(CALL(cuModuleLoadData)(&module, "image"), 0);
+	EQ(CALL(cuModuleGetFunction)(&sleeper, module, "gpusim_sleep_ns"), 0);
+	EQ(CALL(cuStreamCreate)(&s[0], 0), 0);
+	EQ(CALL(cuStreamCreate)(&s[1], 0), 0);
+	EQ(CALL(cuEventCreate)(&gate, 0), 0);
+	EQ(CALL(cuLaunchKernel)(sleeper, 1, 1, 1, 1, 1, 1, 0, s[0], long_, NULL), 0);
+	EQ(CALL(cuEventRecord)(gate, s[0]), 0);
+	EQ(CALL(cuStreamWaitEvent)(s[1], gate, 0), 0);
+	for (int i = 0; i < 3; i++) {
+		EQ(CALL(cuEventCreate)(&end[i], 0), 0);
+		EQ(CALL(cuLaunchKernel)(sleeper, 1, 1, 1, 1, 1, 1, 0, s[i], short_, NULL), 0);
+		EQ(CALL(cuEventRecord)(end[i], s[i]), 0);
+	}
+	EQ(CALL(cuEventQuery)(end[0]), CUDA_ERROR_NOT_READY);
+	EQ(CALL(cuEventSynchronize)(end[2]), 0);
+	EQ(CALL(cuEventElapsedTime)(&took, end[0], end[1]), 0);
+	EQ(took > -1 && took < 1, 1);
+	EQ(CALL(cuEventElapsedTime)(&took, gate, end[0]), 0);
+	EQ(took >= 99, 1);
+	EQ(CALL(cuEventElapsedTime)(&took, end[0], end[2]), 0);
+	EQ(took >= 99, 1);
+	EQ(CALL(cuStreamQuery)(s[1]), 0);
+	EQ(CALL(cuCtxSynchronize)(), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -525,7 +563,7 @@ int main(int argc, char **argv)
 		{ "orphan", orphan },	{ "orphan-exec", orphan_exec },
 		{ "clone", clones },	{ "work", work },
 		{ "processors", processors }, { "until", until },
-		{ "streams", streams },
+		{ "streams", streams },	{ "slices", slices },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

@@ -212,6 +212,10 @@ static void command(char *text)
 		nvmlFieldValue_t f[2] = { { .fieldId = NVML_FI_DEV_GET_GPU_RECOVERY_ACTION }, { .fieldId = 1 } };
 		ret = CALL(nvmlDeviceGetFieldValues)(gpu(arg[1]), 2, f);
 		printf("%d %d %u %d\n", ret, f[0].nvmlReturn, f[0].value.uiVal, f[1].nvmlReturn);
+	} else if (IS("virtual", 1)) {
+		nvmlGpuVirtualizationMode_t mode = NVML_GPU_VIRTUALIZATION_MODE_VGPU;
+		ret = CALL(nvmlDeviceGetVirtualizationMode)(gpu(arg[1]), &mode);
+		printf("%d %d\n", ret, (int)mode);
 	} else if (IS("watch", 1)) {
 		if (!events.handle)
 			CALL(nvmlEventSetCreate)(&events);

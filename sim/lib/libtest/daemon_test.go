@@ -32,6 +32,12 @@ const (
 // node runs the real daemon and returns its directory.
 func node(t *testing.T, name, driver string) string {
 	t.Helper()
+	return nodeShared(t, name, driver, machine.SharingSlices)
+}
+
+// nodeShared is a node on which the time of GPUs is shared in some way.
+func nodeShared(t *testing.T, name, driver string, how machine.Sharing) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "n") // a short path: sockets' addresses are
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +46,7 @@ func node(t *testing.T, name, driver string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m, _ = m.Shared(how)
 	drv, err := machine.FindDriver(driver)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +82,7 @@ func set(t *testing.T, dir string, words ...string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdSet, Set: &s}, nil); err != nil {
+	if err := control.Call(ctx, dir, control.Request{Command: control.CmdSet, Set: &s}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -86,7 +93,7 @@ func holders(t *testing.T, dir string) map[int]uint64 {
 	var all []control.Process
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
+	if err := control.Call(ctx, dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
 		t.Fatal(err)
 	}
 	by := map[int]uint64{}
@@ -102,7 +109,7 @@ func usedBytes(t *testing.T, dir string) (sum uint64) {
 	var s control.Status
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
+	if err := control.Call(ctx, dir, control.Request{Command: control.CmdStatus}, &s); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range s.GPUs {

@@ -240,7 +240,7 @@ func (g *gpu) do(cl *client, minor int, r wire.Request) ([]uint64, string, error
 	switch r.Op {
 	case wire.OpGPUInfo:
 		return []uint64{m, m, total, reserved, 9, 0, 132, 9, 14, 0, g.bus, 0, 0x233010DE, 0x16C110DE, 0, ctxCost, 18, 7,
-				2048, 128 * gib, 0},
+				2048, 128 * gib, 0, 0},
 			fmt.Sprintf("GPU-%08x-0000-0000-0000-00000000000%d\nFake GPU\n165%d\n00000000:%02X:00.0", g.bus, minor,
 				minor, g.bus), nil
 	case wire.OpMemory:
@@ -306,6 +306,8 @@ func (g *gpu) do(cl *client, minor int, r wire.Request) ([]uint64, string, error
 			return nil, "", err
 		}
 		return []uint64{uint64(ts.Nano()) + max(r.Args[4], 1000)}, "", nil // #nosec G115 -- since boot
+	case wire.OpCopy:
+		return []uint64{0}, "", nil
 	}
 	return nil, "", wire.NotSupported
 }

@@ -29,7 +29,7 @@ func listed(t *testing.T, dir string) []control.Process {
 	var all []control.Process
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := control.Ask(ctx, dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
+	if err := control.Call(ctx, dir, control.Request{Command: control.CmdProcesses}, &all); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -164,7 +164,7 @@ func inOwnPIDs(t *testing.T) bool {
 	cmd.Env = append(os.Environ(), marker+"=1", builtVar+"="+built)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("in a pid namespace of its own: %v\n%s", err, out)
+		t.Errorf("in its own pid namespace: %v\n%s", err, out)
 	}
 	return false
 }

@@ -279,7 +279,7 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.control("quit -t 0\n")
-	eventually.True(t, "nobody answers", func() bool {
+	eventually.True(t, "no one answers", func() bool {
 		_, status := d.control("get_server_list\n")
 		return status == 1
 	})
@@ -289,7 +289,7 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 	// It must find the directory taken. If that were free by then, it would be a daemon that the test never ends.
 	eventually.True(t, "the one in its place ends", func() bool { return len(d.daemons()) == 1 })
 	if out, status := d.control("get_server_list\n"); status != 1 {
-		t.Errorf("nobody answers, but: exit %d, %q", status, out)
+		t.Errorf("no one answers, but: exit %d, %q", status, out)
 	}
 	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -357,6 +357,40 @@ func TestMPSServerDies(t *testing.T) {
 	})
 	if got, r := d.load(nil, "--alloc", "1GiB"); r.code != 0 || got.Allocated != gib {
 		t.Errorf("the next client gets a new server: exit %d, %s%s", r.code, r.out, r.errout)
+	}
+}
+
+// A fault of one client ends all clients of the server, which takes no new one until they have exited.
+func TestMPSFault(t *testing.T) {
+	dir := mpsNode(t, "h100x8", "r580")
+	d := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=0")
+	idle := d.hold(1, "1GiB")
+	cmd, out, _ := command(t, dir, d.env, "check/cudacheck", "until")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the client holds memory", func() bool { return holders(t, dir)[cmd.Process.Pid] > gib })
+	set(t, dir, "gpu=0", fmt.Sprintf("fault.%d=31", idle.Process.Pid))
+	_ = cmd.Wait() // it prints its error
+	if out.String() != "700\n" {
+		t.Errorf("the other client met %q, want 700 (illegal address)", out)
+	}
+	status := fmt.Sprintf("get_server_status %d\n", d.server())
+	if got, _ := d.control(status); got != "FAULT" {
+		t.Errorf("server with a client that has not exited: %q, want FAULT", got)
+	}
+	if _, r := d.load(nil, "--alloc", "1GiB"); !strings.Contains(r.out+r.errout, "CUDA_ERROR_MPS_SERVER_NOT_READY") {
+		t.Errorf("a new client: exit %d, %s%s", r.code, r.out, r.errout)
+	}
+	if err := idle.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the server has recovered", func() bool {
+		got, _ := d.control(status)
+		return got == "ACTIVE"
+	})
+	if got, r := d.load(nil, "--alloc", "1GiB"); r.code != 0 || got.Allocated != gib {
+		t.Errorf("a client after that: exit %d, %s%s", r.code, r.out, r.errout)
 	}
 }
 

@@ -55,6 +55,7 @@ func TestNVMLReads(t *testing.T) {
 			total, reserved, total-reserved, reserved)}},
 		{[]string{"init", "processes,0,0", "nearest,0,40", "nearest,0,50"}, []string{success, "0 0", "0 1", "0 0"}},
 		{[]string{"init", "recovery,0", "stub,nvmlDeviceGetFanSpeed"}, []string{success, "0 0 4 3", notSupported}},
+		{[]string{"init", "virtual,0"}, []string{success, "0 0"}},
 		{[]string{"excluded", "init", "excluded"}, []string{"0 0 0 2 2 2 3 1", success, "0 0 0 2 2 2 3 1"}},
 		{[]string{"init", "set,0,/kerf/a,0,1024", "get,0,/kerf/a", "get,0,/kerf/b", "set,0,relative,0,1"}, []string{
 			success, "0 soft=0 hard=1024 used=0", "0 soft=0 hard=1024 used=0",

@@ -70,7 +70,7 @@ func TestDaemonProcessLists(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err = control.Ask(ctx, dir, control.Request{Command: control.CmdSet, Set: &s}, nil)
+	err = control.Call(ctx, dir, control.Request{Command: control.CmdSet, Set: &s}, nil)
 	if err == nil || !strings.Contains(err.Error(), "is not a process on gpu 1") {
 		t.Errorf("a process that is on no GPU: %v, want %v", err, sharing.ErrInvalid)
 	}
@@ -132,7 +132,7 @@ func TestDaemonCallFaults(t *testing.T) {
 	}
 	set(t, dir, "gpu=0", "error.alloc=none", "error.telemetry=none", "latency.memory=0s")
 	if r := program(t, dir, nil, "gpuload", "--json", "--alloc", "1MiB"); r.code != 0 {
-		t.Errorf("with all mended: exit %d, %s", r.code, r.out)
+		t.Errorf("with all recovered: exit %d, %s", r.code, r.out)
 	}
 }
 

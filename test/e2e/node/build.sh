@@ -9,8 +9,8 @@
 PACKAGES=(busybox-static containernetworking-plugins libseccomp-dev iptables libip6tc2 libnftnl11
 	libnetfilter-conntrack3 libnfnetlink0 conntrack crun libyajl2)
 KUBERNETES=(etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
-K8S_DEFAULT=1.37.1 CONTAINERD_VERSION=2.4.2 RUNC_VERSION=1.5.2 HELM_VERSION=3.22.0
-K8S_VERSION=${KERF_E2E_KUBERNETES:-$K8S_DEFAULT}
+K8S_DEFAULT=1.37.1 CONTAINERD_DEFAULT=2.4.2 RUNC_VERSION=1.5.2 HELM_VERSION=3.22.0
+K8S_VERSION=${KERF_E2E_KUBERNETES:-$K8S_DEFAULT} CONTAINERD_VERSION=${KERF_E2E_CONTAINERD:-$CONTAINERD_DEFAULT}
 KUEUE_VERSION=0.19.0
 
 # key prints what a binary depends on: WORDS... about how it is built, and the files of directory $1.
@@ -105,12 +105,22 @@ build_kubernetes() {
 	done
 }
 
+# build_containerd: the version that KERF_E2E_CONTAINERD names, or the default one, with links as build_kubernetes makes them.
 build_containerd() {
-	local m=github.com/containerd/containerd/v2 tags="urfave_cli_no_docs osusergo netgo static_build" ldflags
+	local m=github.com/containerd/containerd/v2 tags="urfave_cli_no_docs osusergo netgo static_build" ldflags flags=() p
+	if [ "$CONTAINERD_VERSION" != "$CONTAINERD_DEFAULT" ]; then
+		flags=("-modfile=versions/$CONTAINERD_VERSION.mod")
+		[ -e "$HERE/containerd/versions/$CONTAINERD_VERSION.mod" ] ||
+			die "KERF_E2E_CONTAINERD is \"$CONTAINERD_VERSION\": make it $CONTAINERD_DEFAULT or one of test/e2e/node/containerd/versions"
+	fi
+	[ "${CONTAINERD_VERSION%%.*}" != 1 ] || m=${m%/v2}
 	ldflags="-s -w -X $m/version.Version=v$CONTAINERD_VERSION -X $m/version.Package=$m"
-	go_build containerd "$HERE/containerd" $m/cmd/containerd 0 "$tags" "$ldflags"
-	go_build containerd-shim-runc-v2 "$HERE/containerd" $m/cmd/containerd-shim-runc-v2 0 "$tags no_grpc" "$ldflags"
-	go_build ctr "$HERE/containerd" $m/cmd/ctr 0 "$tags" "$ldflags"
+	for p in containerd containerd-shim-runc-v2 ctr; do
+		[ $p != containerd-shim-runc-v2 ] || tags+=" no_grpc"
+		go_build "$p-$CONTAINERD_VERSION" "$HERE/containerd" $m/cmd/$p 0 "$tags" "$ldflags" "${flags[@]}"
+		ln -sf "$p-$CONTAINERD_VERSION" "$BIN/$p"
+		tags=${tags% no_grpc}
+	done
 }
 
 # build_runc: its C part enters namespaces; libseccomp comes from the unpacked package, all linked statically.
@@ -135,7 +145,7 @@ build_ours() {
 	done
 }
 
-# build_helm: only what installs by the chart asks for it.
+# build_helm: only what installs by the chart requests it.
 build_helm() {
 	need go golang
 	mkdir -p "$BIN"
@@ -146,7 +156,7 @@ build_helm() {
 	echo "$BIN/helm"
 }
 
-# build_kueue: only the test of the recipe asks for it. Next to the program is what its project has people apply, out of the
+# build_kueue: only the test of the recipe requests it. Next to the program is what its project has people apply, out of the
 # same module.
 build_kueue() {
 	need go golang

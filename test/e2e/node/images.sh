@@ -107,7 +107,7 @@ fill_gpuload() {
 # agent_programs prints what the agent's image holds.
 agent_programs() {
 	local p
-	for p in kerf-agent kerf kerf-hook libkerf.so kerf-monitor; do
+	for p in kerf-agent kerf kerf-console kerf-hook libkerf.so kerf-monitor; do
 		[ ! -x "$REPO/bin/$p" ] || echo "$REPO/bin/$p"
 	done
 }

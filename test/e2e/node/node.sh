@@ -31,9 +31,9 @@
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
 #   KERF_E2E_KUBERNETES  which version of Kubernetes (default: 1.37.1; others: test/e2e/node/kubernetes/versions)
+#   KERF_E2E_CONTAINERD  which version of containerd (default: 2.4.2; others: test/e2e/node/containerd/versions)
 #
-# It runs on another containerd, 1.7 too, once containerd, containerd-shim-runc-v2 and ctr of that version have been put over
-# those in KERF_E2E_TOOLS/bin; the keys next to them say that there is nothing to build.
+# All nodes that use the binaries of one KERF_E2E_TOOLS run the versions of the last "build" or "up".
 #
 # It needs root, Go, gcc, openssl, util-linux, iproute2, and apt-get for some Debian packages that it unpacks
 # and does not install. It ends only processes that it started: those in the node's pid namespace.

@@ -89,7 +89,7 @@ node_init() {
 	mkdir -p "$NODE/proc"
 	mount -t proc proc "$NODE/proc"
 	hostname "$NODE_NAME"
-	echo "nameserver $SVC_IP" >"$NODE/resolv.conf" # no server answers there: nothing in the tests asks for a name
+	echo "nameserver $SVC_IP" >"$NODE/resolv.conf" # no server answers there: nothing in the tests requests a name
 	ip link set lo up
 	for ((i = 0; i < 200; i++)); do
 		ip link show eth0 >/dev/null 2>&1 && break

@@ -14,14 +14,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Region is libkerf without an agent: programs share a cap that the step set. Contexts are not counted.
-type Region struct {
+// UsageFile is libkerf without an agent: programs share a cap that the step set. Contexts are not counted.
+type UsageFile struct {
 	dir    string
-	region *libkerf.Region
+	region *libkerf.UsageFile
 }
 
-// NewRegion makes a region with a cap on the machine's GPU. It needs no rights.
-func (b *Bench) NewRegion(limit uint64) (*Region, error) {
+// NewUsageFile makes a region with a cap on the machine's GPU. It needs no rights.
+func (b *Bench) NewUsageFile(limit uint64) (*UsageFile, error) {
 	dir, err := b.folder("r")
 	if err != nil {
 		return nil, err
@@ -41,12 +41,12 @@ func (b *Bench) NewRegion(limit uint64) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make region: %w", err)
 	}
-	return &Region{dir: dir, region: region}, nil
+	return &UsageFile{dir: dir, region: region}, nil
 }
 
 // Way starts programs with libkerf. What programs counted that have ended counts no longer; in a grant, the agent sees
 // to that.
-func (r *Region) Way(b *Bench) Way {
+func (r *UsageFile) Way(b *Bench) Way {
 	graves, err := r.region.Dead(gone)
 	if err == nil {
 		_, _ = r.region.Bury(graves)
@@ -64,4 +64,4 @@ func gone(slots []libkerf.Process) (map[libkerf.Process]bool, error) {
 }
 
 // Close unmaps the region.
-func (r *Region) Close() { _ = r.region.Close() }
+func (r *UsageFile) Close() { _ = r.region.Close() }

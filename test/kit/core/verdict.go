@@ -62,8 +62,8 @@ func Adds(claim, what string, without, with []float64, bound float64, unit strin
 	return Impossible(claim, detail)
 }
 
-// Near compares a number with a target. Tolerance is relative to the target.
-func Near(claim, what string, got, target, tolerance float64) Result {
+// Within compares a number with a target. Tolerance is relative to the target.
+func Within(claim, what string, got, target, tolerance float64) Result {
 	ok := got >= target*(1-tolerance) && got <= target*(1+tolerance)
 	return Is(claim, ok, "%s: %s (target: %s ± %.0f%%)", what, number(got, ""), number(target, ""), tolerance*100)
 }

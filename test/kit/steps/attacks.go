@@ -32,7 +32,7 @@ var evasions = []attack{
 
 // attacks try to get more than 1 GiB with libkerf. They touch nothing but their own region.
 func attacks(ctx context.Context, b *bench.Bench) error {
-	r, err := b.NewRegion(gib)
+	r, err := b.NewUsageFile(gib)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ var overheads = []string{"context", "module", "library", "heap", "stack", "exter
 
 // caps lets programs take more than their cap, with a region and, if possible, in grants.
 func caps(ctx context.Context, b *bench.Bench) error {
-	r, err := b.NewRegion(limit)
+	r, err := b.NewUsageFile(limit)
 	if err != nil {
 		return err
 	}

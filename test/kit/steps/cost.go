@@ -18,7 +18,7 @@ import (
 
 // cost measures calls without and with libkerf, in turn, so that a drift of the machine meets both.
 func cost(ctx context.Context, b *bench.Bench) error {
-	r, err := b.NewRegion(b.Machine.Total)
+	r, err := b.NewUsageFile(b.Machine.Total)
 	if err != nil {
 		return err
 	}

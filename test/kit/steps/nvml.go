@@ -40,7 +40,7 @@ var questions = []question{
 	{"signs of health", false, func(c context.Context, d *bench.Driver) (any, error) { return d.Signs(c, d.GPU) }},
 	{"telemetry", false, func(c context.Context, d *bench.Driver) (any,
 		error) {
-		return d.Telemetry(c, d.GPU, nvml.Ask{})
+		return d.Telemetry(c, d.GPU, nvml.TelemetryRequest{})
 	}},
 	{"MIG mode", false, func(c context.Context, d *bench.Driver) (any, error) { return d.MIGMode(c, d.GPU) }},
 	{"MIG profiles", false, func(c context.Context, d *bench.Driver) (any, error) { return d.MIGProfiles(c, d.GPU) }},

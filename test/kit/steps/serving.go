@@ -62,7 +62,7 @@ func judgeServing(b *bench.Bench, w [2]core.Work, err error) {
 		b.Add(core.Impossible("serving-equal", err.Error()))
 		return
 	}
-	b.Add(timed(b, core.Near("serving-equal", "part of the first program with libkerf", core.Share(w[0], w[1]), 0.5,
+	b.Add(timed(b, core.Within("serving-equal", "part of the first program with libkerf", core.Share(w[0], w[1]), 0.5,
 		0.1))...)
 }
 

@@ -42,7 +42,7 @@ func torch(ctx context.Context, b *bench.Bench) error {
 		return nil
 	}
 	b.Fact("PyTorch", "%s", bare.Version)
-	r, err := b.NewRegion(torchCap)
+	r, err := b.NewUsageFile(torchCap)
 	if err != nil {
 		return err
 	}

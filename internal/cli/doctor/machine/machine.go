@@ -13,16 +13,24 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	clidoctor "github.com/kerf-gpu/kerf/internal/cli/doctor"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
 )
 
-// Check checks this machine.
-func Check(ctx context.Context, a *command.App, output, socket string) error {
-	r := doctor.Examine(doctor.Gather(ctx, doctor.Where{
+// Doctor is the doctor of this machine.
+func Doctor() clidoctor.Machine { return clidoctor.Machine{Check: check, Bundle: addTo} }
+
+// examine checks this machine.
+func examine(ctx context.Context, a *command.App, socket string) doctor.Report {
+	return doctor.Examine(doctor.Gather(ctx, doctor.Where{
 		Dir: a.Dir, Path: a.Getenv("PATH"), LibraryPath: a.Getenv("LD_LIBRARY_PATH"),
 		DeviceRoot:    a.Getenv("NVIDIA_DEV_ROOT"),
 		RuntimeSocket: socket,
 	}))
+}
+
+func check(ctx context.Context, a *command.App, output, socket string) error {
+	r := examine(ctx, a, socket)
 	if err := showReport(a, r, output); err != nil {
 		return command.Fail(err)
 	}

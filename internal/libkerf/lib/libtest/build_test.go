@@ -74,6 +74,12 @@ type node struct {
 
 func start(tb testing.TB, name, driver string) node {
 	tb.Helper()
+	return startShared(tb, name, driver, machine.SharingFIFO)
+}
+
+// startShared starts a machine whose time is shared in some way.
+func startShared(tb testing.TB, name, driver string, how machine.Sharing) node {
+	tb.Helper()
 	dir, err := os.MkdirTemp("", "n") // a short path: sockets' addresses are
 	if err != nil {
 		tb.Fatal(err)
@@ -86,7 +92,8 @@ func start(tb testing.TB, name, driver string) node {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d, err := daemon.New(daemon.Options{Dir: dir, Machine: m.WithoutCosts(), Driver: drv,
+	m, _ = m.WithoutCosts().Shared(how)
+	d, err := daemon.New(daemon.Options{Dir: dir, Machine: m, Driver: drv,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		tb.Fatal(err)
@@ -149,7 +156,7 @@ func (n node) ask(tb testing.TB, r control.Request, answer any) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
-	if err := control.Ask(ctx, n.dir, r, answer); err != nil {
+	if err := control.Call(ctx, n.dir, r, answer); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -158,7 +165,7 @@ func (n node) ask(tb testing.TB, r control.Request, answer any) {
 type box struct {
 	node
 	dir    string
-	region *libkerf.Region
+	region *libkerf.UsageFile
 }
 
 // cap puts limits on a node's first GPUs.

@@ -211,7 +211,7 @@ func everyBox(t *testing.T, dir string) box {
 	if err := r.SetPercent(gpu, 50); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Refill(gpu, math.MaxInt64/2*time.Nanosecond, libkerf.TurnOpen); err != nil {
+	if err := r.AddTokens(gpu, math.MaxInt64/2*time.Nanosecond, libkerf.LaunchOpen); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -44,7 +44,7 @@ func (b box) takesOver(t *testing.T, overhead sharing.Bytes) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("nobody waits for its context to be seen")
+			t.Fatal("no one waits for its context to be seen")
 		}
 	}
 	if err := b.region.Correct(gpu, overhead, seen); err != nil {
@@ -119,7 +119,7 @@ func TestRoomThatAContextDoesNotTake(t *testing.T) {
 	r := b.begin(t, "gpu:0", "take:linear:1342177280", "wait")
 	b.takesOver(t, n.contextOf(t))
 	if got := r.until(t); got != "0" {
-		t.Errorf("1.25 of 2 GiB beside a small context: %s", got)
+		t.Errorf("1.25 of 2 GiB next to a small context: %s", got)
 	}
 	_ = r.in.Close()
 	r.end()

@@ -53,15 +53,15 @@ func TestWithoutARegion(t *testing.T) {
 	n := start(t, "a30x2", "r580")
 	for name, spoil := range map[string]func(dir string) error{
 		"no limits": func(dir string) error { return os.Remove(filepath.Join(dir, libkerf.LimitsFile)) },
-		"no usage":  func(dir string) error { return os.Remove(filepath.Join(dir, libkerf.UsageFile)) },
-		"short":     func(dir string) error { return os.Truncate(filepath.Join(dir, libkerf.UsageFile), 100) },
+		"no usage":  func(dir string) error { return os.Remove(filepath.Join(dir, libkerf.UsageFileName)) },
+		"short":     func(dir string) error { return os.Truncate(filepath.Join(dir, libkerf.UsageFileName), 100) },
 		"another magic": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, libkerf.LimitsFile), make([]byte, 4096), 0o600)
 		},
 	} {
 		b := n.cap(t, gib)
 		dir := t.TempDir() // the files of a region that is mapped are left alone
-		for _, f := range []string{libkerf.LimitsFile, libkerf.UsageFile, libkerf.LibraryFile} {
+		for _, f := range []string{libkerf.LimitsFile, libkerf.UsageFileName, libkerf.LibraryFile} {
 			data, err := os.ReadFile(filepath.Join(b.dir, f))
 			if err != nil {
 				t.Fatal(err)
@@ -128,7 +128,7 @@ func TestNVML(t *testing.T) {
 // Who finds all slots taken by the living gets no memory.
 func TestMoreProcessesThanSlots(t *testing.T) {
 	b := start(t, "a30x2", "r580").cap(t, gib)
-	path := filepath.Join(b.dir, libkerf.UsageFile)
+	path := filepath.Join(b.dir, libkerf.UsageFileName)
 	usage, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

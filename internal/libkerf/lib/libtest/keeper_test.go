@@ -98,7 +98,7 @@ func TestAnOrphanKeepsItsMemory(t *testing.T) {
 		want  string
 	}{
 		"without an agent":                       {nil, false, refused},
-		"without an agent, when nobody keeps it": {nil, true, taken},
+		"without an agent, when no one keeps it": {nil, true, taken},
 		"the driver lists it": {func(b box) func([]libkerf.Grave) error {
 			return func(g []libkerf.Grave) error {
 				return b.region.Moving(func() error {

@@ -20,7 +20,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
-	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/throttle"
+	"github.com/kerf-gpu/kerf/sim/machine"
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
@@ -91,19 +92,20 @@ func (b nodeTenants) sampled(since time.Time) (sharing.TimeUse, error) {
 }
 
 // Read implements pace.Account.
-func (t tenant) Read() (pace.Counts, error) {
+func (t tenant) Read() (throttle.Counts, error) {
 	all, err := t.region.Budgets()
 	if err != nil {
-		return pace.Counts{}, err
+		return throttle.Counts{}, err
 	}
-	return pace.Counts{Balance: all[0].Balance, Charged: all[0].Charged, Occupied: all[0].Occupied,
+	return throttle.Counts{Balance: all[0].Balance, Charged: all[0].Charged, Occupied: all[0].Occupied,
 		Launches: all[0].Launches}, nil
 }
 
-// Refill implements pace.Account.
-func (t tenant) Refill(add time.Duration, turn compute.Turn) error {
-	word := map[compute.Turn]libkerf.Turn{compute.Hold: libkerf.TurnHold, compute.Alone: libkerf.TurnAlone}[turn]
-	return t.region.Refill(t.gpu(0), add, word)
+// AddTokens implements pace.Account.
+func (t tenant) AddTokens(add time.Duration, turn compute.LaunchState) error {
+	word := map[compute.LaunchState]libkerf.LaunchState{compute.Paused: libkerf.LaunchPaused,
+		compute.Alone: libkerf.LaunchAlone}[turn]
+	return t.region.AddTokens(t.gpu(0), add, word)
 }
 
 // Settle implements pace.Account.
@@ -119,29 +121,29 @@ type nodeTenants struct {
 	conn    *net.UnixConn
 }
 
-// Leases implements pace.Source.
-func (b nodeTenants) Leases() (compute.Mode, []pace.Lease) {
-	var all []pace.Lease
+// Attachments implements pace.Source.
+func (b nodeTenants) Attachments() (compute.Mode, []throttle.Attachment) {
+	var all []throttle.Attachment
 	for _, t := range b.tenants {
-		all = append(all, pace.Lease{GPU: t.gpu(0), Grant: t.grant, Account: t})
+		all = append(all, throttle.Attachment{GPU: t.gpu(0), Grant: t.grant, Account: t})
 	}
 	return b.mode, all
 }
 
 // Used implements pace.Source.
-func (b nodeTenants) Used(_ context.Context, _ sharing.GPURef, since time.Time) (pace.Use, error) {
+func (b nodeTenants) Used(_ context.Context, _ sharing.GPURef, since time.Time) (throttle.Use, error) {
 	used, err := b.sampled(since)
 	if err != nil {
 		b.tb.Error(err)
-		return pace.Use{}, err
+		return throttle.Use{}, err
 	}
-	use := pace.Use{To: used.To, Percent: map[compute.ID]int{}}
+	use := throttle.Use{To: used.To, Percent: map[compute.ID]int{}}
 	for _, row := range used.Rows {
 		use.Busy += row.SM
 	}
 	for _, t := range b.tenants {
 		if t.pid == 0 {
-			return pace.Use{}, sharing.ErrUnsupported
+			return throttle.Use{}, sharing.ErrUnsupported
 		}
 		use.Percent[t.grant.ID] = used.Rows[t.pid].SM
 	}
@@ -156,7 +158,7 @@ func refill(tb testing.TB, mode compute.Mode, tenants []tenant) (stop func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := pace.Pacer{Source: nodeTenants{tb, mode, tenants, conn}, Log: slog.New(slog.DiscardHandler)}
+	p := throttle.Throttle{Source: nodeTenants{tb, mode, tenants, conn}, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -179,12 +181,12 @@ func (n node) throttled(tb testing.TB, percent sharing.Percent) box {
 }
 
 // budget is the container's on the node's first GPU.
-func (b box) budget(tb testing.TB) libkerf.Budget {
+func (b box) budget(tb testing.TB) libkerf.TokenBucket {
 	tb.Helper()
 	all, err := b.region.Budgets()
 	if err != nil {
 		tb.Error(err)
-		return libkerf.Budget{}
+		return libkerf.TokenBucket{}
 	}
 	return all[0]
 }
@@ -192,7 +194,11 @@ func (b box) budget(tb testing.TB) libkerf.Budget {
 // race lets two containers with ten and ninety percent launch for a while, and returns what each got.
 func race(tb testing.TB, hold time.Duration, mode compute.Mode, flags ...string) (ten, ninety busyLine) {
 	tb.Helper()
-	n := start(tb, "a30x2", "r580")
+	return raceOn(tb, start(tb, "a30x2", "r580"), hold, mode, flags...)
+}
+
+func raceOn(tb testing.TB, n node, hold time.Duration, mode compute.Mode, flags ...string) (ten, ninety busyLine) {
+	tb.Helper()
 	tenants := []tenant{
 		{box: n.throttled(tb, 10), grant: compute.Grant{ID: "ten", Percent: 10}},
 		{box: n.throttled(tb, 90), grant: compute.Grant{ID: "ninety", Percent: 90}},
@@ -279,6 +285,23 @@ func TestSharesOfTime(t *testing.T) {
 	})
 }
 
+// It is the same where processes use the GPU in time slices. A kernel of 5 ms then takes up to twice as long next to
+// another process.
+func TestSharesOfTimeInSlices(t *testing.T) {
+	measured(t, func() error {
+		n := startShared(t, "a30x2", "r580", machine.SharingSlices)
+		ten, ninety := raceOn(t, n, 1500*time.Millisecond, compute.Strict, "--launch", "plain", "--kernel", "5ms",
+			"--queue", "2")
+		if part := float64(ten.GPU) / float64(ten.Wall); part > 0.2 {
+			t.Errorf("ten percent got %v of %v", ten.GPU, ten.Wall)
+		}
+		if ratio := float64(ninety.GPU) / float64(ten.GPU); ratio < 4 || ratio > 20 {
+			return fmt.Errorf("%v and %v: 1 to %.1f", ten, ninety, ratio)
+		}
+		return nil
+	})
+}
+
 // Without an agent that refills, a program waits two seconds once, and then runs on and is counted.
 func TestRunsOnWithoutAnAgent(t *testing.T) {
 	t.Parallel()
@@ -326,7 +349,7 @@ func TestNotThrottled(t *testing.T) {
 func TestLongKernelsAreADebt(t *testing.T) {
 	t.Parallel()
 	b := start(t, "a30x2", "r580").throttled(t, 50)
-	if err := b.region.Refill(b.gpu(0), time.Second, libkerf.TurnOpen); err != nil {
+	if err := b.region.AddTokens(b.gpu(0), time.Second, libkerf.LaunchOpen); err != nil {
 		t.Fatal(err)
 	}
 	got := parseBusy(t, b.program(t, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "20ms", "--queue", "4",
@@ -342,7 +365,7 @@ func TestLongKernelsAreADebt(t *testing.T) {
 func TestRefusedLaunches(t *testing.T) {
 	t.Parallel()
 	b := start(t, "a30x2", "r580").throttled(t, 50)
-	if err := b.region.Refill(b.gpu(0), time.Millisecond, libkerf.TurnOpen); err != nil {
+	if err := b.region.AddTokens(b.gpu(0), time.Millisecond, libkerf.LaunchOpen); err != nil {
 		t.Fatal(err)
 	}
 	b.check(t, "gpu:0", "spin:1000")
@@ -385,7 +408,7 @@ func BenchmarkLaunch(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(spin(nil)-without, "added-ns/launch")
-		err := errors.Join(box.region.SetPercent(gpu, 50), box.region.Refill(gpu, time.Hour, libkerf.TurnOpen))
+		err := errors.Join(box.region.SetPercent(gpu, 50), box.region.AddTokens(gpu, time.Hour, libkerf.LaunchOpen))
 		if err != nil {
 			b.Fatal(err)
 		}

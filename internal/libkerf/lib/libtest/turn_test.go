@@ -29,9 +29,9 @@ func (b box) launching(t *testing.T) *exec.Cmd {
 }
 
 // refilled adds to the budget, as an agent does at each step.
-func (b box) refilled(t *testing.T, add time.Duration, turn libkerf.Turn) {
+func (b box) refilled(t *testing.T, add time.Duration, turn libkerf.LaunchState) {
 	t.Helper()
-	if err := b.region.Refill(b.gpu(0), add, turn); err != nil {
+	if err := b.region.AddTokens(b.gpu(0), add, turn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,20 +51,20 @@ func waitsForFutex(t *testing.T, pid int) bool {
 func TestHoldsInAnothersTurn(t *testing.T) {
 	t.Parallel()
 	b := start(t, "a30x2", "r580").throttled(t, 50)
-	b.refilled(t, time.Hour, libkerf.TurnHold)
+	b.refilled(t, time.Hour, libkerf.LaunchPaused)
 	cmd := b.launching(t)
 	eventually.True(t, "the program waits for its turn", func() bool {
-		b.refilled(t, 0, libkerf.TurnHold)
+		b.refilled(t, 0, libkerf.LaunchPaused)
 		return waitsForFutex(t, cmd.Process.Pid)
 	})
 	for range 10 {
-		b.refilled(t, 0, libkerf.TurnHold)
+		b.refilled(t, 0, libkerf.LaunchPaused)
 		time.Sleep(10 * time.Millisecond)
 	}
 	if got := b.budget(t); got.Launches != 0 || got.Charged != 0 {
 		t.Errorf("it launched: %+v", got)
 	}
-	b.refilled(t, 0, libkerf.TurnOpen)
+	b.refilled(t, 0, libkerf.LaunchOpen)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,24 +77,24 @@ func TestHoldsInAnothersTurn(t *testing.T) {
 func TestFirstLaunchesAlone(t *testing.T) {
 	t.Parallel()
 	b := start(t, "a30x2", "r580").throttled(t, 50)
-	b.refilled(t, -time.Hour, libkerf.TurnAlone)
+	b.refilled(t, -time.Hour, libkerf.LaunchAlone)
 	cmd := b.launching(t)
 	const first = 3
 	for _, want := range []uint64{first, 2 * first} {
 		eventually.True(t, "the first launches", func() bool {
-			b.refilled(t, 0, libkerf.TurnAlone)
+			b.refilled(t, 0, libkerf.LaunchAlone)
 			return b.budget(t).Launches >= want
 		})
 		for range 5 {
-			b.refilled(t, 0, libkerf.TurnAlone)
+			b.refilled(t, 0, libkerf.LaunchAlone)
 			time.Sleep(10 * time.Millisecond)
 		}
 		if got := b.budget(t); got.Launches != want || got.Past != 0 {
 			t.Errorf("launches without a budget: %+v, want %d", got, want)
 		}
-		b.refilled(t, 0, libkerf.TurnOpen) // the next turn alone is another one
+		b.refilled(t, 0, libkerf.LaunchOpen) // the next turn alone is another one
 	}
-	b.refilled(t, 2*time.Hour, libkerf.TurnOpen)
+	b.refilled(t, 2*time.Hour, libkerf.LaunchOpen)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ type alone struct {
 }
 
 // turns tells each grant whether it may launch until the next step.
-func (c *Controller) turns(passed time.Duration, grants []Grant, seen map[ID]Seen, out []Refill) {
+func (c *Controller) turns(passed time.Duration, grants []Grant, seen map[ID]Seen, out []TokenUpdate) {
 	running := c.running(grants, seen)
 	if c.alone.left -= passed; c.alone.left <= 0 {
 		c.alone = c.choose(passed, running)
@@ -58,9 +58,9 @@ func (c *Controller) turns(passed time.Duration, grants []Grant, seen map[ID]See
 	for i := range out {
 		switch {
 		case c.alone.id == out[i].ID || len(running) == 1 && running[0] == out[i].ID:
-			out[i].Turn = Alone
+			out[i].Launch = Alone
 		case c.alone.id != "":
-			out[i].Turn = Hold
+			out[i].Launch = Paused
 		}
 	}
 }

@@ -70,11 +70,11 @@ func TestAloneAsItIs(t *testing.T) {
 	b.wants = never
 	g := &gpu{workers: []*worker{a, b}, slice: 2 * ms}
 	alone := 0
-	g.run(&Controller{}, Strict, 2*time.Second, func(refills []Refill) {
-		if refills[0].Turn == Alone {
+	g.run(&Controller{}, Strict, 2*time.Second, func(refills []TokenUpdate) {
+		if refills[0].Launch == Alone {
 			alone++
 		}
-		if refills[1].Turn != Open {
+		if refills[1].Launch != Open {
 			t.Fatalf("%+v: a grant that is idle may launch at once", refills[1])
 		}
 	})
@@ -88,8 +88,8 @@ func TestNoTurnForAnOlderLibkerf(t *testing.T) {
 	a := &worker{grant: Grant{ID: "a", Percent: 50}, kernel: 5 * ms, depth: 1, bias: 100, wants: always}
 	b := &worker{grant: Grant{ID: "b", Percent: 50}, kernel: 5 * ms, depth: 1, bias: 100, wants: always}
 	g := &gpu{workers: []*worker{a, b}, slice: 2 * ms}
-	g.run(&Controller{}, Strict, 2*time.Second, func(refills []Refill) {
-		if refills[0].Turn != Open || refills[1].Turn != Open {
+	g.run(&Controller{}, Strict, 2*time.Second, func(refills []TokenUpdate) {
+		if refills[0].Launch != Open || refills[1].Launch != Open {
 			t.Fatalf("%+v", refills)
 		}
 	})

@@ -44,10 +44,10 @@ type account struct {
 // Step refills the budgets after passed, which counts as MaxStep at most. Grants that are not named are forgotten.
 // A grant without an entry in seen gets nothing: what its budget holds is not known. The answer is in the order of
 // the grants.
-func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen map[ID]Seen) []Refill {
+func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen map[ID]Seen) []TokenUpdate {
 	passed = max(0, min(passed, MaxStep))
 	c.forget(grants)
-	out := make([]Refill, len(grants))
+	out := make([]TokenUpdate, len(grants))
 	rooms := make([]time.Duration, len(grants))
 	free := passed            // the time that no share takes, or an idle grant's
 	var running time.Duration // what others leave of their shares, who run something
@@ -170,7 +170,7 @@ func (c *Controller) account(id ID) *account {
 // correct learns from what the driver tells what charges are worth.
 func (a *account) correct(s Seen) {
 	a.charged += s.Charged
-	if !s.Asked {
+	if !s.Requested {
 		return
 	}
 	if s.Sampled.Window > 0 {
@@ -232,7 +232,7 @@ func shares(grants []Grant) []share {
 }
 
 // lend gives what is left to those that have room, class by class.
-func lend(out []Refill, rooms []time.Duration, grants []Grant, left time.Duration) {
+func lend(out []TokenUpdate, rooms []time.Duration, grants []Grant, left time.Duration) {
 	order := make([]int, 0, len(grants))
 	for i := range grants {
 		if rooms[i] > 0 {
@@ -253,7 +253,8 @@ func lend(out []Refill, rooms []time.Duration, grants []Grant, left time.Duratio
 
 // lendClass shares the remaining time among equals by their weights, none more than its budget can take. It returns
 // what none of them can take.
-func lendClass(out []Refill, rooms []time.Duration, weights []share, class []int, left time.Duration) time.Duration {
+func lendClass(out []TokenUpdate, rooms []time.Duration, weights []share, class []int,
+	left time.Duration) time.Duration {
 	for len(class) > 0 && left > 0 {
 		var sum share
 		for _, i := range class {

@@ -23,59 +23,59 @@ func TestStep(t *testing.T) {
 		passed time.Duration
 		grants []Grant
 		seen   map[ID]Seen
-		want   []Refill
+		want   []TokenUpdate
 	}{
-		"nobody": {Fair, period, nil, nil, []Refill{}},
+		"no-one": {Fair, period, nil, nil, []TokenUpdate{}},
 		"each its share": {
 			Strict, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
 		},
 		"a full budget gets nothing, and strict lends nothing": {
 			Strict, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {Balance: 90 * ms}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms}, {ID: "b"}},
 		},
 		"fair lends it": { // it has been idle
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {Balance: 90 * ms}},
-			[]Refill{{ID: "a", Add: 20 * ms, Spare: 18 * ms}, {ID: "b"}},
+			[]TokenUpdate{{ID: "a", Add: 20 * ms, Spare: 18 * ms}, {ID: "b"}},
 		},
-		"no more than two steps are lent": {
+		"no more than two steps are given away": {
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {Balance: 35 * ms}, "b": {Balance: 90 * ms}},
-			[]Refill{{ID: "a", Add: 5 * ms, Spare: 5 * ms}, {ID: "b"}},
+			[]TokenUpdate{{ID: "a", Add: 5 * ms, Spare: 5 * ms}, {ID: "b"}},
 		},
 		"a debt is paid from the share": {
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {Balance: -500 * ms}, "b": {}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
 		},
 		"the higher class first": {
 			Fair, period, []Grant{a, {ID: "b", Percent: 60}, first}, map[ID]Seen{"a": {}, "b": {Balance: 60 * ms},
 				"first": {}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}, {ID: "first", Add: 18 * ms, Spare: 12 * ms}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms}, {ID: "b"}, {ID: "first", Add: 18 * ms, Spare: 12 * ms}},
 		},
 		"within one by share": {
 			Fair, period, []Grant{a, {ID: "b", Percent: 60}, {ID: "c", Percent: 30}},
 			map[ID]Seen{"a": {}, "b": {Balance: 60 * ms}, "c": {}},
-			[]Refill{{ID: "a", Add: 5 * ms, Spare: 3 * ms}, {ID: "b"}, {ID: "c", Add: 15 * ms, Spare: 9 * ms}},
+			[]TokenUpdate{{ID: "a", Add: 5 * ms, Spare: 3 * ms}, {ID: "b"}, {ID: "c", Add: 15 * ms, Spare: 9 * ms}},
 		},
-		"what is nobody's is lent": {
-			Fair, period, []Grant{a}, map[ID]Seen{"a": {}}, []Refill{{ID: "a", Add: 20 * ms, Spare: 18 * ms}},
+		"what is unowned is given away": {
+			Fair, period, []Grant{a}, map[ID]Seen{"a": {}}, []TokenUpdate{{ID: "a", Add: 20 * ms, Spare: 18 * ms}},
 		},
-		"none of its own: what the others leave": {
+		"nothing itself: what the others leave": {
 			Strict, period, []Grant{a, {ID: "b"}, {ID: "c"}}, map[ID]Seen{"a": {}, "b": {}, "c": {}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 9 * ms}, {ID: "c", Add: 9 * ms}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 9 * ms}, {ID: "c", Add: 9 * ms}},
 		},
 		"not seen": {
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms}, {ID: "b"}},
 		},
 		"a long sleep counts as the most": {
 			Strict, time.Hour, []Grant{b}, map[ID]Seen{"b": {Balance: -10 * time.Second}},
-			[]Refill{{ID: "b", Add: 180 * ms}},
+			[]TokenUpdate{{ID: "b", Add: 180 * ms}},
 		},
-		"time that runs back": {Fair, -period, []Grant{b}, map[ID]Seen{"b": {}}, []Refill{{ID: "b"}}},
+		"time that runs back": {Fair, -period, []Grant{b}, map[ID]Seen{"b": {}}, []TokenUpdate{{ID: "b"}}},
 		"one answer of the driver says nothing": {
-			Strict, period, []Grant{a}, map[ID]Seen{"a": {Charged: 10 * ms, Asked: true,
+			Strict, period, []Grant{a}, map[ID]Seen{"a": {Charged: 10 * ms, Requested: true,
 				Sampled: Sampled{Window: time.Second, Busy: time.Second, Used: time.Second}}},
-			[]Refill{{ID: "a", Add: 2 * ms, Ran: 10 * ms}},
+			[]TokenUpdate{{ID: "a", Add: 2 * ms, Ran: 10 * ms}},
 		},
 	}
 	for name, tt := range tests {

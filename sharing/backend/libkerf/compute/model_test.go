@@ -33,7 +33,7 @@ type worker struct {
 	launchedAt                       []time.Duration // when each was launched.
 
 	measures *estimate // charges what it measures; nil: by bias.
-	turn     Turn
+	turn     LaunchState
 	launched uint64
 	occupied time.Duration
 }
@@ -104,7 +104,7 @@ func (w *worker) charge() time.Duration {
 // mayLaunch reports whether the budget or the turn lets a launch happen.
 func (w *worker) mayLaunch() bool {
 	first := w.turn == Alone && w.measures != nil && w.measures.first < firstLaunches
-	return w.turn != Hold && (w.balance > 0 || first)
+	return w.turn != Paused && (w.balance > 0 || first)
 }
 
 // launch queues a kernel.
@@ -143,12 +143,12 @@ func (w *worker) seen() Seen {
 	return s
 }
 
-func (w *worker) take(r Refill) {
+func (w *worker) take(r TokenUpdate) {
 	w.balance += r.Add
-	if w.measures != nil && r.Turn != Alone {
+	if w.measures != nil && r.Launch != Alone {
 		w.measures.first, w.measures.measured = 0, false
 	}
-	w.turn = r.Turn
+	w.turn = r.Launch
 }
 
 // gpu runs kernels, one at a time: in the order of workers, each for a slice at most.
@@ -210,7 +210,7 @@ func (g *gpu) step() {
 }
 
 // run moves the model for d, with a controller, and calls after each of its steps what is given.
-func (g *gpu) run(c *Controller, mode Mode, d time.Duration, each func(refills []Refill)) {
+func (g *gpu) run(c *Controller, mode Mode, d time.Duration, each func(refills []TokenUpdate)) {
 	var grants []Grant
 	for _, w := range g.workers {
 		grants = append(grants, w.grant)
@@ -228,7 +228,7 @@ func (g *gpu) run(c *Controller, mode Mode, d time.Duration, each func(refills [
 		for _, w := range g.workers {
 			s := w.seen()
 			if g.now%(10*period) == 0 { // the driver tells less often
-				s.Asked, s.Sampled, w.reported = true, Sampled{Window: 10 * period, Busy: busy, Used: w.reported}, 0
+				s.Requested, s.Sampled, w.reported = true, Sampled{Window: 10 * period, Busy: busy, Used: w.reported}, 0
 			}
 			seen[w.grant.ID] = s
 		}

@@ -96,10 +96,10 @@ func TestStrictHolds(t *testing.T) {
 			for i, w := range ws {
 				before[i] = w.used
 			}
-			g.run(&c, Strict, 2*time.Second, func(refills []Refill) {
+			g.run(&c, Strict, 2*time.Second, func(refills []TokenUpdate) {
 				for _, f := range refills {
 					if f.Spare != 0 {
-						t.Fatalf("lent %v", f)
+						t.Fatalf("burst %v", f)
 					}
 				}
 			})
@@ -191,13 +191,13 @@ func TestLendsByClass(t *testing.T) {
 				room := full - seen[f.ID].Balance - f.Add
 				for j, g := range refills {
 					if room > time.Microsecond && g.Spare > 0 && grants[j].Priority < grants[i].Priority {
-						t.Fatalf("class %d is lent %v while class %d has room for %v", grants[j].Priority, g.Spare,
+						t.Fatalf("class %d is given %v while class %d has room for %v", grants[j].Priority, g.Spare,
 							grants[i].Priority, room)
 					}
 				}
 			}
 			if lent > passed-own {
-				t.Fatalf("%v lent of %v that are left", lent, passed-own)
+				t.Fatalf("%v burst of %v that are left", lent, passed-own)
 			}
 		}
 	})
@@ -246,7 +246,7 @@ func TestFairGivesBack(t *testing.T) {
 			wants: func(now time.Duration) bool { return now >= wakes },
 		}
 		lent := &worker{
-			grant:  Grant{ID: "lent", Percent: 100 - owner.grant.Percent, Priority: r.IntN(3)},
+			grant:  Grant{ID: "burst", Percent: 100 - owner.grant.Percent, Priority: r.IntN(3)},
 			kernel: time.Duration(1+r.IntN(80)) * tick,
 			depth:  1 + r.IntN(4), bias: 100, wants: always,
 		}

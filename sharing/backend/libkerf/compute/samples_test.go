@@ -50,7 +50,7 @@ func TestSharesAreKnownWithinTheirError(t *testing.T) {
 				t.Errorf("%+v, %v; want %v, %v", got, known, tt.percent, tt.known)
 			}
 			if _, known = s.Share("b"); known {
-				t.Error("a grant is known that was not asked for")
+				t.Error("a grant is known that was not requested")
 			}
 			if s.Forget(at.Add(sharing.TimeRing)); len(s.answers) > 0 {
 				t.Errorf("%d answers are kept", len(s.answers))

@@ -43,33 +43,33 @@ type Seen struct {
 	// Occupied is the measured time from launches until their end was seen, since the last step. The wait for other
 	// programs on the GPU is part of it.
 	Occupied time.Duration
-	// Asked: the driver was asked about the time since the last question, and answered Sampled. If that covers no time,
-	// it did not answer. What was charged meanwhile is compared with it.
-	Asked   bool
-	Sampled Sampled
+	// Requested: the driver was asked about the time since the last question, and answered Sampled. If that covers no
+	// time, it did not answer. What was charged meanwhile is compared with it.
+	Requested bool
+	Sampled   Sampled
 }
 
-// Refill is what to add to a budget.
-type Refill struct {
+// TokenUpdate is what to add to a budget.
+type TokenUpdate struct {
 	ID  ID
 	Add time.Duration
 	// Spare is the part of Add that belongs to no share, or to an idle grant's.
 	Spare time.Duration
 	// Ran is the GPU time that was used for what was charged since the last step, as far as is known.
 	Ran time.Duration
-	// Turn tells the grant's programs whether they may launch until the next step.
-	Turn Turn
+	// Launch tells the grant's programs whether they may launch until the next step.
+	Launch LaunchState
 }
 
-// Turn tells programs whether they may launch.
-type Turn uint8
+// LaunchState tells programs whether they may launch.
+type LaunchState uint8
 
 // The turns.
 const (
 	// Open: as the budget allows.
-	Open Turn = iota
-	// Hold: not now, because launches of another grant are measured.
-	Hold
+	Open LaunchState = iota
+	// Paused: not now, because launches of another grant are measured.
+	Paused
 	// Alone: all others hold. The first launch of each kind needs no budget.
 	Alone
 )

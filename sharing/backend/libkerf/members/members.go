@@ -191,9 +191,9 @@ func startsAt(start uint64, offset time.Duration, seen uint64) bool {
 	return seen == least || rest != 0 && seen == least+1
 }
 
-// Note takes a process of the grant that uses a GPU. It may have a slot by now that the scan did not see yet. A later
+// Add takes a process of the grant that uses a GPU. It may have a slot by now that the scan did not see yet. A later
 // scan finds a process that cannot be read now.
-func (m *Members) Note(p overhead.Process) {
+func (m *Members) Add(p overhead.Process) {
 	start, err := m.kernel.Start(p.PID)
 	if err != nil || start != p.Start {
 		return

@@ -157,12 +157,12 @@ func TestNote(t *testing.T) {
 	if _, known := m.Of(p.slot()); known {
 		t.Error("known before it was seen")
 	}
-	m.Note(overhead.Process{PID: 70, Start: 999}) // its PID is another's by now
+	m.Add(overhead.Process{PID: 70, Start: 999}) // its PID is another's by now
 	if _, known := m.WithPID(70); known {
 		t.Error("the process of another time is taken")
 	}
 	who := overhead.Process{PID: 70, Start: 1000}
-	m.Note(who)
+	m.Add(who)
 	if got, known := m.WithPID(70); !known || got != who {
 		t.Errorf("%+v %v", got, known)
 	}
@@ -237,7 +237,7 @@ func TestCacheIsBounded(t *testing.T) {
 		if _, err := m.Scan(k.pids(), nil); err != nil {
 			t.Fatal(err)
 		}
-		m.Note(overhead.Process{PID: i, Start: 7})
+		m.Add(overhead.Process{PID: i, Start: 7})
 	}
 	if len(m.inner) != 1 || len(m.noted) != 1 {
 		t.Errorf("%d and %d processes are kept", len(m.inner), len(m.noted))

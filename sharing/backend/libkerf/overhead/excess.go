@@ -9,9 +9,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Holds is what a grant uses of each GPU that the driver has reported. It adds the driver's list and the managed memory
+// Used is what a grant uses of each GPU that the driver has reported. It adds the driver's list and the managed memory
 // that processes count, which the driver lists with no process. A GPU with an entry of unknown size is missing.
-func (l Sample) Holds() map[sharing.GPURef]sharing.Bytes {
+func (l Sample) Used() map[sharing.GPURef]sharing.Bytes {
 	out := map[sharing.GPURef]sharing.Bytes{}
 	for _, gpu := range l.Listed {
 		out[gpu] = l.Ended[gpu]
@@ -32,8 +32,8 @@ func (l Sample) Holds() map[sharing.GPURef]sharing.Bytes {
 	return out
 }
 
-// Exceeds reports whether what a lease holds is more than its cap by more than the size of one context. Then something
-// else than a context that was not counted yet is above the cap, so that the cap is not enforced.
+// Exceeds reports whether what an attachment holds is more than its cap by more than the size of one context. Then
+// something else than a context that was not counted yet is above the cap, so that the cap is not enforced.
 func Exceeds(held, limit, context sharing.Bytes) bool { return held > limit && held-limit > context }
 
 func saturated(a, b sharing.Bytes) sharing.Bytes {

@@ -28,7 +28,7 @@ func TestHolds(t *testing.T) {
 		Ended: map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: 13},
 	}
 	want := map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: 5 + 7 + 11 + 13, {UUID: "c"}: math.MaxUint64}
-	if d := cmp.Diff(want, l.Holds()); d != "" {
+	if d := cmp.Diff(want, l.Used()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package overhead decides how much the processes of a lease use beyond what they count themselves, and which of them
-// do not count at all. It compares their counters with what the driver reports of each process.
+// Package overhead decides how much the processes of an attachment use beyond what they count themselves, and which of
+// them do not count at all. It compares their counters with what the driver reports of each process.
 //
 // The overhead of a process is what the driver reports of it less what it counts, managed memory aside. Memory is
 // reserved in the counter before the driver allocates it, and returned after the driver has freed it. So if a process
@@ -29,7 +29,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Process is a process of the lease, in the node's pid namespace.
+// Process is a process of the attachment, in the node's pid namespace.
 type Process struct {
 	PID int
 	// Start is in clock ticks since boot.
@@ -41,10 +41,10 @@ type Count struct {
 	// Steps is how many times it was at a counter, and Quiet tells that it was at none just then.
 	Steps uint64
 	Quiet bool
-	Held  map[sharing.GPURef]sharing.Bytes
-	// Managed is the part of Held that is managed memory: the driver lists no process with it.
+	Used  map[sharing.GPURef]sharing.Bytes
+	// Managed is the part of Used that is managed memory: the driver lists no process with it.
 	Managed map[sharing.GPURef]sharing.Bytes
-	// Waiting is the part of Held that is for contexts which the process has made.
+	// Waiting is the part of Used that is for contexts which the process has made.
 	Waiting map[sharing.GPURef]sharing.Bytes
 }
 
@@ -72,7 +72,7 @@ type Sample struct {
 
 // Result is the result of a check.
 type Result struct {
-	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
+	// Overhead is what the attachment holds beyond what it counts, for each GPU of which anything is known.
 	Overhead map[sharing.GPURef]sharing.Bytes
 	// Least is the smallest overhead of a process that created one context since the last check, for each GPU with a
 	// bound. It is valid for this grant only: its processes can change it.
@@ -120,13 +120,13 @@ func (a *Account) Step(l Sample) Result {
 	for p, after := range l.After {
 		before, both := l.Before[p]
 		still := both && before.Quiet && after.Quiet && before.Steps == after.Steps
-		for gpu := range after.Held {
+		for gpu := range after.Used {
 			at := place{p, gpu}
 			r, had := a.believed[at]
 			u, listed := uses[at]
 			if still && slices.Contains(l.Listed, gpu) && (u.Known || !listed) {
 				waiting, absent := after.Waiting[gpu], r.absent
-				seen := u.Bytes.SubFloor(after.Held[gpu].SubFloor(waiting).SubFloor(after.Managed[gpu]))
+				seen := u.Bytes.SubFloor(after.Used[gpu].SubFloor(waiting).SubFloor(after.Managed[gpu]))
 				r, had = r.next(seen), true
 				r.absent = !listed && waiting > 0
 				if waiting > 0 && (listed || absent) {

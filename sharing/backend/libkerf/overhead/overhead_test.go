@@ -17,7 +17,7 @@ import (
 var gpu = sharing.GPURef{UUID: "GPU-1"}
 
 func quiet(steps uint64, held sharing.Bytes) Count {
-	return Count{Steps: steps, Quiet: true, Held: map[sharing.GPURef]sharing.Bytes{gpu: held}}
+	return Count{Steps: steps, Quiet: true, Used: map[sharing.GPURef]sharing.Bytes{gpu: held}}
 }
 
 // one is a check in which one process counts, and the driver reports used for it.
@@ -221,9 +221,9 @@ func (p *program) step(rnd *rand.Rand) {
 		p.count.Steps++
 		p.count.Quiet, p.midCount = false, true
 		if plus {
-			p.count.Held[gpu] += change
+			p.count.Used[gpu] += change
 		} else {
-			p.count.Held[gpu] -= change
+			p.count.Used[gpu] -= change
 		}
 	}
 	switch p.next {
@@ -260,7 +260,7 @@ func (p *program) step(rnd *rand.Rand) {
 
 func (p *program) read() Count {
 	c := p.count
-	c.Held = map[sharing.GPURef]sharing.Bytes{gpu: c.Held[gpu]}
+	c.Used = map[sharing.GPURef]sharing.Bytes{gpu: c.Used[gpu]}
 	c.Waiting = map[sharing.GPURef]sharing.Bytes{gpu: p.waiting}
 	c.Quiet = c.Quiet && p.making == 0
 	return c
@@ -314,14 +314,14 @@ func TestOverheadProperty(t *testing.T) {
 				p := programs[s.Process]
 				if p.waiting == s.Bytes { // else it has made another one meanwhile
 					p.waiting = 0
-					p.count.Held[gpu] -= s.Bytes
+					p.count.Used[gpu] -= s.Bytes
 				}
 				settled++
 			}
 			var truth, least sharing.Bytes
 			for _, p := range programs {
 				truth += p.overhead
-				least += (p.overhead + p.asked).SubFloor(p.count.Held[gpu])
+				least += (p.overhead + p.asked).SubFloor(p.count.Used[gpu])
 			}
 			if got > truth {
 				t.Fatalf("seed %d, sample %d: overhead %d, want at most %d", seed, sample, got, truth)

@@ -87,8 +87,8 @@ func (s *Settings) update(input func()) {
 		input()
 		plan = change.Desired(s.pool, s.gpus, s.has, change.Users{Of: users(grants), Known: known})
 		amounts = otherAmounts(s.has, plan.Next)
-		changed = !maps.Equal(s.has, plan.Next) || !slices.EqualFunc(s.waiting, plan.Waits, sameStep)
-		s.has, s.waiting = plan.Next, plan.Waits
+		changed = !maps.Equal(s.has, plan.Next) || !slices.EqualFunc(s.waiting, plan.Pending, sameStep)
+		s.has, s.waiting = plan.Next, plan.Pending
 		return amounts
 	})
 	s.save()
@@ -109,12 +109,12 @@ func sameStep(a, b change.Step) bool {
 func users(grants []ledger.Grant) map[sharing.GPUID][]string {
 	out := map[sharing.GPUID][]string{}
 	for _, g := range grants {
-		o := g.Claim.Owner
+		o := g.Owner
 		name := o.Namespace + "/" + o.PodName
 		if !o.Pod() {
-			name = fmt.Sprintf("grant %s", g.Claim.ID)
+			name = fmt.Sprintf("grant %s", g.ID)
 		}
-		for _, f := range g.Claim.Placement {
+		for _, f := range g.Placement {
 			if id := f.GPU.UUID; !slices.Contains(out[id], name) {
 				out[id] = append(out[id], name)
 			}
@@ -168,6 +168,7 @@ func (s *Settings) Of(g sharing.GPU, grants []ledger.Grant) config.GPUSettings {
 	if !known {
 		return want
 	}
+	want.FrontEnd = has.FrontEnd // it changes with what is advertised
 	gpu := g
 	if i := slices.IndexFunc(s.gpus, func(g sharing.GPU) bool { return g.UUID == id }); i >= 0 {
 		gpu = s.gpus[i]

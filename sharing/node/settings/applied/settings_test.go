@@ -50,9 +50,9 @@ func (n *node) Known() bool { return n.known }
 func (n *node) grants() (out []ledger.Grant) {
 	for gpu, pods := range n.users {
 		for _, pod := range pods {
-			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod},
+			c := ledger.Reservation{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod},
 				Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu}}}}
-			out = append(out, ledger.Grant{Claim: c})
+			out = append(out, ledger.Grant{Reservation: c})
 		}
 	}
 	return out
@@ -128,7 +128,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("after a restart in %s (-want +got):\n%s", boot, diff)
 		}
 	}
-	process := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: part.Ref()},
+	process := ledger.Grant{Reservation: ledger.Reservation{ID: "k-1", Placement: sharing.Placement{{GPU: part.Ref()},
 		{GPU: sharing.GPURef{UUID: "GPU-1"}}}}}
 	if got := users([]ledger.Grant{process, process}); !slices.Equal(got["GPU-0"], []string{"grant k-1"}) ||
 		len(got) != 2 {
@@ -258,6 +258,40 @@ func (n *node) check(t *testing.T, step int, want map[int]model) {
 		}
 		n.has = known // the read alone changes nothing here
 	}
+}
+
+// A GPU in use keeps its front end, for new grants too and over a restart. An idle GPU changes it at once.
+func TestFrontEnd(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), File)
+	n := newNode(config.Pool{}, gpus(2)...)
+	n.Load(path, "boot")
+	n.SetInventory(n.driver)
+	n.users["GPU-0"] = []string{"a"}
+	claims := config.Pool{FrontEnd: sharing.FrontEndDRA}
+	check := func(n *node, first, second sharing.FrontEnd) {
+		t.Helper()
+		if n.Has("GPU-0").FrontEnd != first || n.of(0).FrontEnd != first || n.Has("GPU-1").FrontEnd != second ||
+			n.of(1).FrontEnd != second {
+			t.Errorf("GPU 0 has %v, GPU 1 %v", n.Has("GPU-0").FrontEnd, n.Has("GPU-1").FrontEnd)
+		}
+	}
+	n.Apply(config.Default(), claims, Source{})
+	check(n, sharing.FrontEndDevicePlugin, sharing.FrontEndDRA)
+	w := n.Waiting()
+	if len(w) != 1 || !slices.Equal(w[0].What, []string{"frontend devicePlugin -> dra"}) ||
+		!slices.Equal(w[0].For, []string{"ns/a"}) {
+		t.Errorf("waiting: %+v", w)
+	}
+	again := newNode(config.Pool{}, n.driver...)
+	again.known = false // it knows no grant yet
+	again.Load(path, "boot")
+	again.SetInventory(again.driver)
+	again.Apply(config.Default(), claims, Source{})
+	check(again, sharing.FrontEndDevicePlugin, sharing.FrontEndDRA)
+	again.known = true
+	again.Settle()
+	check(again, sharing.FrontEndDRA, sharing.FrontEndDRA)
 }
 
 func names(pods []string) (out []string) {

@@ -28,8 +28,8 @@ type memory struct {
 type change struct {
 	// Before is what was there.
 	Before string `json:"before"`
-	// Ours is all that was set here since.
-	Ours []string `json:"ours"`
+	// SetByKerf is all that was set here since.
+	SetByKerf []string `json:"ours"`
 }
 
 // load reads the file. What is of another boot is gone from the GPUs, too. A file that cannot be read is put aside:
@@ -84,10 +84,10 @@ func (m *memory) note(id sharing.GPUID, setting, before, want string) bool {
 		}
 		m.GPUs[id][setting] = c
 	}
-	if slices.Contains(c.Ours, want) {
+	if slices.Contains(c.SetByKerf, want) {
 		return false
 	}
-	c.Ours = append(c.Ours, want)
+	c.SetByKerf = append(c.SetByKerf, want)
 	return true
 }
 

@@ -1,0 +1,147 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dra is the adapter to kubelet's DRA plugin API and to the objects of resource.k8s.io. It publishes what
+// sharing/dra decides, and passes claims on to the preparer. It decides nothing.
+package dra
+
+import (
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/kerf-gpu/kerf/sharing/dra"
+)
+
+// counter is the one counter of each counter set.
+const counter = "gpu"
+
+// Resources are the ResourceSlices of a node: first the counter sets, which a slice of devices cannot have, then the
+// devices in their order.
+func Resources(node string, devices []dra.Device) resourceslice.DriverResources {
+	one := map[string]resourceapi.Counter{counter: {Value: *resource.NewQuantity(1, resource.DecimalSI)}}
+	pool := resourceslice.Pool{}
+	for _, names := range dra.CounterSets(devices) {
+		var s resourceslice.Slice
+		for _, name := range names {
+			s.SharedCounters = append(s.SharedCounters, resourceapi.CounterSet{Name: name, Counters: one})
+		}
+		pool.Slices = append(pool.Slices, s)
+	}
+	for _, some := range dra.Slices(devices) {
+		var s resourceslice.Slice
+		for _, d := range some {
+			out := deviceOf(d)
+			out.ConsumesCounters = []resourceapi.DeviceCounterConsumption{{CounterSet: dra.CounterSet(d.GPU),
+				Counters: one}}
+			s.Devices = append(s.Devices, out)
+		}
+		pool.Slices = append(pool.Slices, s)
+	}
+	if len(pool.Slices) == 0 { // An empty pool shows that the driver runs.
+		pool.Slices = []resourceslice.Slice{{}}
+	}
+	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{node: pool}}
+}
+
+func deviceOf(d dra.Device) resourceapi.Device {
+	out := resourceapi.Device{Name: d.Name,
+		Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{}}
+	for _, a := range d.Attributes {
+		value := resourceapi.DeviceAttribute{IntValue: a.Int, BoolValue: a.Bool}
+		if a.Int == nil && a.Bool == nil {
+			value.StringValue = new(a.String)
+		}
+		out.Attributes[resourceapi.QualifiedName(a.Name)] = value
+	}
+	if d.Kind == dra.KindShare {
+		out.AllowMultipleAllocations = new(true)
+		out.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{}
+	}
+	for _, c := range d.Capacity {
+		of := func(n uint64) *resource.Quantity {
+			if c.Name == dra.CapacityMemory {
+				return resource.NewQuantity(int64(n), resource.BinarySI) //nolint:gosec // no GPU has 8 EiB
+			}
+			return resource.NewQuantity(int64(n), resource.DecimalSI) //nolint:gosec // a small number
+		}
+		policy := &resourceapi.CapacityRequestPolicyRange{Min: of(c.Min), Max: of(c.Max)}
+		if c.Min+c.Step <= c.Value { // the API rejects a step that leads beyond the capacity
+			policy.Step = of(c.Step)
+		}
+		out.Capacity[resourceapi.QualifiedName(c.Name)] = resourceapi.DeviceCapacity{Value: *of(c.Value),
+			RequestPolicy: &resourceapi.CapacityRequestPolicy{Default: of(c.Default), ValidRange: policy}}
+	}
+	for _, t := range d.Taints {
+		out.Taints = append(out.Taints, resourceapi.DeviceTaint{Key: t.Key, Value: t.Value,
+			Effect: resourceapi.DeviceTaintEffectNoSchedule})
+	}
+	return out
+}
+
+// claimOf is what Kerf reads of an allocated claim. Devices and parameters of other drivers are left out.
+func claimOf(c *resourceapi.ResourceClaim) dra.Claim {
+	out := dra.Claim{UID: string(c.UID), Namespace: c.Namespace, Name: c.Name}
+	for _, r := range c.Status.ReservedFor {
+		if r.APIGroup == "" && r.Resource == "pods" {
+			out.Pods = append(out.Pods, string(r.UID))
+		}
+	}
+	if c.Status.Allocation == nil {
+		return out
+	}
+	devices := c.Status.Allocation.Devices
+	for _, r := range devices.Results {
+		if r.Driver != dra.Driver {
+			continue
+		}
+		one := dra.Result{Request: r.Request, Pool: r.Pool, Device: r.Device,
+			Memory: amount(r, dra.CapacityMemory), Percent: amount(r, dra.CapacityPercent),
+			StatesMemory: statesMemory(c, r.Request), Admin: r.AdminAccess != nil && *r.AdminAccess}
+		if r.ShareID != nil {
+			one.ShareID = string(*r.ShareID)
+		}
+		out.Results = append(out.Results, one)
+	}
+	for _, conf := range devices.Config {
+		if conf.Opaque != nil && conf.Opaque.Driver == dra.Driver {
+			out.Configs = append(out.Configs, dra.Config{Requests: conf.Requests,
+				Parameters: conf.Opaque.Parameters.Raw,
+				FromClass:  conf.Source == resourceapi.AllocationConfigSourceClass})
+		}
+	}
+	return out
+}
+
+// amount is what an allocation takes of a capacity. What is no number above 0 becomes 0, which is then rejected.
+func amount(r resourceapi.DeviceRequestAllocationResult, name string) uint64 {
+	q := r.ConsumedCapacity[resourceapi.QualifiedName(name)]
+	v := q.Value()
+	if v < 0 {
+		return 0
+	}
+	return uint64(v)
+}
+
+// statesMemory reports whether the claim's request, or its subrequest, has an amount of memory.
+func statesMemory(c *resourceapi.ResourceClaim, request string) bool {
+	has := func(r *resourceapi.CapacityRequirements) bool {
+		if r == nil {
+			return false
+		}
+		_, short := r.Requests[dra.CapacityMemory]
+		_, full := r.Requests[dra.Driver+"/"+dra.CapacityMemory]
+		return short || full
+	}
+	for _, r := range c.Spec.Devices.Requests {
+		if r.Exactly != nil && r.Name == request {
+			return has(r.Exactly.Capacity)
+		}
+		for _, sub := range r.FirstAvailable {
+			if r.Name+"/"+sub.Name == request {
+				return has(sub.Capacity)
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,255 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/dra"
+)
+
+const (
+	// prepareTime bounds one call of kubelet, which waits for 45 s.
+	prepareTime = 30 * time.Second
+	// healthEvery is how often health is reported again. kubelet takes a device as unknown after 30 s.
+	healthEvery = 10 * time.Second
+	// settleTime is how long the plugin lets changes follow each other before it looks again.
+	settleTime = 100 * time.Millisecond
+)
+
+// Preparer reserves and ends the grants of claims.
+type Preparer interface {
+	// Prepare gives all claims of a pod their grants, or none. It may be repeated.
+	Prepare(ctx context.Context, claims []dra.Claim) error
+	// Unprepare ends the grants of claims, by UID. It may be repeated.
+	Unprepare(uids []string) error
+}
+
+// Options are what a Plugin is made of.
+type Options struct {
+	Log    *slog.Logger
+	Client kubernetes.Interface
+	// Node is the node's name, and the name of its pool.
+	Node string
+	// Registry and Plugins are kubelet's directories for registration sockets and for the files of plugins.
+	Registry, Plugins string
+	Preparer          Preparer
+	// Devices are those that the node has now; false while they are not known. Changed is closed at the next change of
+	// devices or grants.
+	Devices func() ([]dra.Device, bool)
+	Changed func() <-chan struct{}
+	// Grants are all grants by claims now, and the GPUs of the node.
+	Grants func() ([]dra.Granted, []sharing.GPUID)
+	Now    func() time.Time
+}
+
+// Plugin serves kubelet's DRA plugin API, and publishes ResourceSlices.
+type Plugin struct {
+	opt      Options
+	statuses statuses
+	// prepared has a word when the status of a claim may have changed.
+	prepared chan struct{}
+	// published is true once the devices of the node have been published.
+	published atomic.Bool
+}
+
+// New returns a Plugin.
+func New(opt Options) *Plugin { return &Plugin{opt: opt, prepared: make(chan struct{}, 1)} }
+
+// Published reports whether the devices of the node have been published since the start of Run.
+func (p *Plugin) Published() bool { return p.published.Load() }
+
+// Run serves until ctx ends. The ResourceSlices stay: kubelet removes them if the plugin does not come back.
+func (p *Plugin) Run(ctx context.Context) error {
+	dir := filepath.Join(p.opt.Plugins, dra.Driver)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("start DRA plugin: %w", err)
+	}
+	helper, err := kubeletplugin.Start(ctx, p, kubeletplugin.DriverName(dra.Driver),
+		kubeletplugin.KubeClient(p.opt.Client), kubeletplugin.NodeName(p.opt.Node),
+		kubeletplugin.RegistrarDirectoryPath(p.opt.Registry),
+		kubeletplugin.PluginDataDirectoryPath(dir))
+	if err != nil {
+		return fmt.Errorf("start DRA plugin: %w", err)
+	}
+	defer helper.Stop()
+	var pace dra.PublishLimiter
+	for {
+		changed := p.opt.Changed()
+		wait, err := p.publish(ctx, helper, &pace)
+		if err != nil {
+			return err
+		}
+		p.writeStatus(ctx)
+		if !p.await(ctx, changed, wait) {
+			return nil
+		}
+	}
+}
+
+// publish publishes the devices of the node if they have changed. It returns how long to wait until it may do so; 0
+// means that there is nothing to publish.
+func (p *Plugin) publish(ctx context.Context, helper *kubeletplugin.Helper, pace *dra.PublishLimiter) (time.Duration,
+	error) {
+	devices, known := p.opt.Devices()
+	if !known {
+		return 0, nil
+	}
+	now := p.opt.Now()
+	due, wait := pace.Next(devices, now)
+	if !due {
+		return wait, nil
+	}
+	if err := helper.PublishResources(ctx, Resources(p.opt.Node, devices)); err != nil {
+		return 0, fmt.Errorf("publish ResourceSlices: %w", err)
+	}
+	pace.Published(devices, now)
+	p.published.Store(true)
+	p.opt.Log.Info("published ResourceSlices", "devices", len(devices))
+	return 0, nil
+}
+
+// await waits for a change, or for a time that is not 0. It returns false if ctx ended.
+func (p *Plugin) await(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
+	var due <-chan time.Time
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		due = t.C
+		changed = nil // it is looked at after the time
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-due:
+	case <-p.prepared:
+	}
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-settle.C:
+		return true
+	}
+}
+
+// PrepareResourceClaims implements kubeletplugin.DRAPlugin. All claims are those of one pod.
+func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (
+	map[types.UID]kubeletplugin.PrepareResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	var all []dra.Claim
+	for _, c := range claims {
+		all = append(all, claimOf(c))
+	}
+	err := p.opt.Preparer.Prepare(ctx, all)
+	p.statuses.prepared(all, err)
+	select {
+	case p.prepared <- struct{}{}:
+	default:
+	}
+	out := map[types.UID]kubeletplugin.PrepareResult{}
+	for _, c := range all {
+		out[types.UID(c.UID)] = kubeletplugin.PrepareResult{Err: err}
+		if err == nil {
+			out[types.UID(c.UID)] = kubeletplugin.PrepareResult{Devices: devicesOf(c)}
+		}
+	}
+	return out, nil
+}
+
+// devicesOf are the CDI devices of a claim: the hook device, and the request device of each request.
+func devicesOf(c dra.Claim) []kubeletplugin.Device {
+	var out []kubeletplugin.Device
+	for _, r := range c.Results {
+		d := kubeletplugin.Device{Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device,
+			CDIDeviceIDs: []string{sharing.HookDevice, r.ResourceRequest(c.UID).Device()}}
+		if r.ShareID != "" {
+			d.ShareID = new(types.UID(r.ShareID))
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
+func (p *Plugin) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (
+	map[types.UID]error, error) {
+	var uids []string
+	for _, c := range claims {
+		uids = append(uids, string(c.UID))
+	}
+	err := p.opt.Preparer.Unprepare(uids)
+	if err == nil {
+		p.statuses.ended(uids)
+	}
+	out := map[types.UID]error{}
+	for _, c := range claims {
+		out[c.UID] = err
+	}
+	return out, nil
+}
+
+// HandleError implements kubeletplugin.DRAPlugin. It logs: kubelet and the API server are asked again.
+func (p *Plugin) HandleError(_ context.Context, err error, msg string) {
+	p.opt.Log.Error("DRA plugin failed", "operation", msg, "error", err,
+		"recoverable", errors.Is(err, kubeletplugin.ErrRecoverable))
+}
+
+// WatchHealthStatus implements kubeletplugin.DRAPlugin.
+func (p *Plugin) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	t := time.NewTicker(healthEvery)
+	defer t.Stop()
+	for {
+		changed := p.opt.Changed()
+		if devices, known := p.opt.Devices(); known {
+			select {
+			case reports <- healthOf(p.opt.Node, devices, p.opt.Now()):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// healthOf is the health of each device. A cordoned GPU is healthy.
+func healthOf(pool string, devices []dra.Device, now time.Time) kubeletplugin.DeviceHealthReport {
+	var out kubeletplugin.DeviceHealthReport
+	for _, d := range devices {
+		h := kubeletplugin.DeviceHealth{PoolName: pool, DeviceName: d.Name, LastUpdated: now,
+			Health: kubeletplugin.HealthStatusHealthy}
+		for _, t := range d.Taints {
+			if t.Key != dra.TaintUnhealthy {
+				continue
+			}
+			h.Health, h.Message = kubeletplugin.HealthStatusUnhealthy, "GPU is "+t.Value
+			if t.Value == sharing.HealthUnknown.String() {
+				h.Health = kubeletplugin.HealthStatusUnknown
+			}
+		}
+		out.Devices = append(out.Devices, h)
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
+	applyresource "k8s.io/client-go/applyconfigurations/resource/v1"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/dra"
+)
+
+const (
+	// statusTime bounds one write of a claim's status.
+	statusTime = 5 * time.Second
+	// conditionReady is the type of the condition of a device.
+	conditionReady = "Ready"
+)
+
+// statuses remembers the claims of this process and what their status says, so that it writes only changes.
+type statuses struct {
+	mu     sync.Mutex
+	claims map[string]known
+	// failing is true while the API server rejects what is written. Only writeStatus uses it.
+	failing bool
+}
+
+// known is a claim, why it was rejected, and what was written last.
+type known struct {
+	claim    dra.Claim
+	rejected error
+	written  []dra.DeviceStatus
+	since    []time.Time
+}
+
+// prepared notes claims that were prepared, or rejected for a reason.
+func (s *statuses) prepared(claims []dra.Claim, rejected error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims == nil {
+		s.claims = map[string]known{}
+	}
+	for _, c := range claims {
+		k := s.claims[c.UID]
+		k.claim, k.rejected = c, rejected
+		s.claims[c.UID] = k
+	}
+}
+
+// ended forgets claims.
+func (s *statuses) ended(uids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.claims, func(uid string, _ known) bool { return slices.Contains(uids, uid) })
+}
+
+// changed are the claims whose status differs from what was written, with the new status.
+func (s *statuses) changed(grants func() ([]dra.Granted, []sharing.GPUID), now time.Time) []known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.claims) == 0 {
+		return nil
+	}
+	var out []known
+	granted, gpus := grants()
+	for _, uid := range slices.Sorted(maps.Keys(s.claims)) {
+		k := s.claims[uid]
+		fresh := dra.Status(k.claim, granted, gpus, k.rejected)
+		if reflect.DeepEqual(fresh, k.written) {
+			continue
+		}
+		since := make([]time.Time, len(fresh))
+		for i := range fresh {
+			since[i] = now
+			if i < len(k.written) && k.written[i].Ready == fresh[i].Ready {
+				since[i] = k.since[i]
+			}
+		}
+		k.written, k.since = fresh, since
+		out = append(out, k)
+	}
+	return out
+}
+
+// wrote notes that a status is in the API server.
+func (s *statuses) wrote(k known) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, ok := s.claims[k.claim.UID]; ok {
+		now.written, now.since = k.written, k.since
+		s.claims[k.claim.UID] = now
+	}
+}
+
+// writeStatus writes the device status of each claim that has changed. A failed write is tried again at the next
+// change, and logged once. No pod waits for it.
+func (p *Plugin) writeStatus(ctx context.Context) {
+	failed := false
+	for _, k := range p.statuses.changed(p.opt.Grants, p.opt.Now()) {
+		err := p.apply(ctx, k)
+		if err == nil {
+			p.statuses.wrote(k)
+			continue
+		}
+		if !p.statuses.failing && !failed && ctx.Err() == nil {
+			p.opt.Log.Warn("failed to write status of claim, will retry", "claim", k.claim.String(), "error", err)
+		}
+		failed = true
+	}
+	p.statuses.failing = failed
+}
+
+// data is what a device's status has besides its condition.
+type data struct {
+	Level   string `json:"level,omitempty"`
+	Cap     string `json:"cap,omitempty"`
+	Percent uint32 `json:"percent,omitempty"`
+	GPU     string `json:"gpu,omitempty"`
+	Active  bool   `json:"active"`
+}
+
+func (p *Plugin) apply(ctx context.Context, k known) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	status := applyresource.ResourceClaimStatus()
+	for i, s := range k.written {
+		raw, err := json.Marshal(data{s.Level, capOf(s), uint32(s.Percent), string(s.GPU), s.Active})
+		if err != nil {
+			return fmt.Errorf("encode status of device %q: %w", s.Device, err)
+		}
+		ready := metav1.ConditionFalse
+		if s.Ready {
+			ready = metav1.ConditionTrue
+		}
+		d := applyresource.AllocatedDeviceStatus().WithDriver(dra.Driver).WithPool(s.Pool).WithDevice(s.Device).
+			WithData(runtime.RawExtension{Raw: raw}).
+			WithConditions(applymeta.Condition().WithType(conditionReady).WithStatus(ready).WithReason(s.Reason).
+				WithMessage(s.Message).WithLastTransitionTime(metav1.NewTime(k.since[i])))
+		if s.ShareID != "" {
+			d = d.WithShareID(s.ShareID)
+		}
+		status = status.WithDevices(d)
+	}
+	claim := applyresource.ResourceClaim(k.claim.Name, k.claim.Namespace).WithStatus(status)
+	_, err := p.opt.Client.ResourceV1().ResourceClaims(k.claim.Namespace).ApplyStatus(ctx, claim,
+		metav1.ApplyOptions{FieldManager: dra.Driver, Force: true})
+	if err != nil {
+		return fmt.Errorf("apply status of claim %s: %w", k.claim, err)
+	}
+	return nil
+}
+
+// capOf is the cap for people; empty without a grant.
+func capOf(s dra.DeviceStatus) string {
+	if s.Cap == 0 {
+		return ""
+	}
+	return s.Cap.String()
+}

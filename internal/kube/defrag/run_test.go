@@ -1,0 +1,109 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package defrag
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing/defrag/control"
+)
+
+// step is one round of a program that has just started.
+func (f *fake) step(r *Runner) (Status, error) {
+	s, err := r.Step(f.t.Context(), f.now)
+	f.others()
+	return s, err
+}
+
+// The plan moves the two pods of node n0, which may be moved, and no pod of a closed namespace or with an annotation.
+func TestReadAndPlan(t *testing.T) {
+	f := newFake(t)
+	c, err := Read(t.Context(), f.open(), Options{}, f.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := c.State.Make()
+	if len(plan.Steps) != 1 || len(plan.Steps[0].Moves) != 2 || plan.Steps[0].Freed != 2000 ||
+		len(plan.Steps[0].Empty) != 2 || len(plan.Left) > 0 {
+		t.Fatalf("plan %+v, not read: %q", plan, c.Left)
+	}
+	for _, m := range plan.Steps[0].Moves {
+		if p := c.State.Pods[m.Pod]; p.Name != "a" && p.Name != "b" || m.Cost != 3660 || m.From.Node != 0 {
+			t.Errorf("moves pod %s at a cost of %d from %s", p.Name, m.Cost, c.State.Text(m.From))
+		}
+	}
+	if fit := plan.Steps[0].Fits[0]; c.State.Text(fit.To) != "n0/0,1" {
+		t.Errorf("the pending pod gets %s", c.State.Text(fit.To))
+	}
+}
+
+// A program is killed at any of its writes, before or after the write has an effect. The next one continues. The
+// pending pod runs, each moved pod is evicted once, no other pod is touched, and no cordon stays.
+func TestSurvivesAKillAtEachWrite(t *testing.T) {
+	const writes = 12 // more than it has
+	for fail := range writes {
+		for _, after := range []bool{false, true} {
+			f := newFake(t)
+			f.fail, f.after = fail, after
+			r := &Runner{API: f.open()}
+			for range 25 {
+				s, err := f.step(r)
+				if err != nil && f.writes != f.fail {
+					t.Fatalf("killed at write %d: %v", fail, err)
+				}
+				if err == nil && s.Act == control.Finished {
+					break
+				}
+			}
+			slices.Sort(f.evicted)
+			if !slices.Equal(f.evicted, []string{"a", "b"}) {
+				t.Errorf("killed at write %d (after: %t): evicted %q", fail, after, f.evicted)
+			}
+			if big := f.tasks[5]; big.node != "n0" || len(f.cordons["n0"]) > 0 {
+				t.Errorf("killed at write %d (after: %t): the pod is on %q, cordons %v, record %v", fail, after,
+					big.node, f.cordons, f.record)
+			}
+			for _, i := range []int{2, 3, 4} {
+				if task := f.tasks[i]; task.node != newFake(t).tasks[i].node {
+					t.Errorf("killed at write %d: pod %s is on %q", fail, task.name, task.node)
+				}
+			}
+		}
+	}
+}
+
+// No pod moves while none may: a plan is made again and again, and nothing is written.
+func TestMovesNothingWithoutConsent(t *testing.T) {
+	f := newFake(t)
+	for _, task := range f.tasks {
+		task.namespace = "closed"
+	}
+	r := &Runner{API: f.open()}
+	for range 3 {
+		if s, err := f.step(r); err != nil || s.Begun {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	if f.writes > 0 {
+		t.Errorf("%d writes", f.writes)
+	}
+}
+
+// A cordon of an administrator stays.
+func TestKeepsCordonsOfOthers(t *testing.T) {
+	f := newFake(t)
+	r := &Runner{API: f.open()}
+	record := control.Record{Node: "n0", GPUs: []string{uuid(0, 0), uuid(0, 1)}}
+	if err := r.mark(t.Context(), record, true); err != nil {
+		t.Fatal(err)
+	}
+	f.cordons["n0"][0].By = "ops"
+	if err := r.mark(t.Context(), record, false); err != nil {
+		t.Fatal(err)
+	}
+	if left := f.cordons["n0"]; len(left) != 1 || left[0].By != "ops" {
+		t.Errorf("cordons %v", left)
+	}
+}

@@ -1,0 +1,45 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+)
+
+// A pool has one front end for all its GPUs, whatever its rules say, and the DRA front end offers no MIG.
+func TestFrontEnd(t *testing.T) {
+	t.Parallel()
+	decode := func(pool string) (config.Config, error) {
+		return config.Decode([]byte("apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n" +
+			"  - {name: a, " + pool + "}\n"))
+	}
+	const rule = "gpuRules: [{index: [0], mode: whole}]"
+	for pool, want := range map[string]sharing.FrontEnd{
+		"mode: auto": sharing.FrontEndDevicePlugin, "frontend: devicePlugin": sharing.FrontEndDevicePlugin,
+		"frontend: dra": sharing.FrontEndDRA, "frontend: dra, " + rule: sharing.FrontEndDRA,
+	} {
+		c, err := decode(pool)
+		if err != nil {
+			t.Fatalf("%s: %v", pool, err)
+		}
+		if p := c.Pools()[0]; p.FrontEnd != want || p.Of(sharing.GPU{}).FrontEnd != want {
+			t.Errorf("%s: %v, of a GPU %v", pool, p.FrontEnd, p.Of(sharing.GPU{}).FrontEnd)
+		}
+	}
+	for pool, want := range map[string]string{
+		"frontend: claims":         "spec.pools[0].frontend",
+		"frontend: dra, mode: mig": "spec.pools[0].frontend",
+		"frontend: dra, mode: auto, migLayouts: [{migEnabled: true}]": "spec.pools[0].frontend",
+		"frontend: dra, gpuRules: [{index: [0], mode: mig}]":          "spec.pools[0].frontend",
+		"gpuRules: [{index: [0], frontend: dra}]":                     "spec.pools[0].gpuRules[0].frontend",
+	} {
+		if _, err := decode(pool); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error of %s", pool, err, want)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package defrag_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing/defrag"
+)
+
+// large is a cluster of nodes with 8 GPUs, all full of small pods to about 80%, and a pending pod with 8 GPUs.
+func large(seed uint64, nodes int) instance {
+	r := rand.New(rand.NewPCG(seed, 2))
+	in := instance{model: newModel(nodes, 8)}
+	for n := range nodes {
+		in.Nodes = append(in.Nodes, defrag.Node{Name: fmt.Sprintf("n%d", n), GPUs: make([]string, 8)})
+		for g := range 8 {
+			for used := 0; used < 600; {
+				a := ask{1, 100 * (1 + r.IntN(4))}
+				i := len(in.Pods)
+				in.model.asks = append(in.model.asks, a)
+				p := podOf(r, i, a)
+				p.Placed, p.At, p.Budgets = true, defrag.Place{Node: n, GPUs: []int{g}}, nil
+				p.Priority = 0
+				in.model.Take(i, p.At)
+				in.Pods = append(in.Pods, p)
+				used += a.share
+			}
+		}
+	}
+	in.model.asks = append(in.model.asks, ask{4, 1000})
+	in.Pods = append(in.Pods, defrag.Pod{UID: "pending", Name: "pending", Class: "4", GPUs: 4, Demand: 4000})
+	in.Limits.Moves = 16
+	return in
+}
+
+// A plan for many nodes can be carried out move by move, and the pending pod then fits.
+func TestLargePlans(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for seed := range uint64(10) {
+		in := large(seed, 60)
+		plan := defrag.Make(&in.Problem, in.model)
+		found += len(plan.Steps)
+		check(t, seed, large(seed, 60), plan)
+	}
+	if found < 8 {
+		t.Errorf("%d plans for 10 clusters", found)
+	}
+}
+
+// At 5,000 nodes a plan is to take less than 2 s.
+func BenchmarkLarge(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		in := large(1, 5000)
+		b.StartTimer()
+		begin := time.Now()
+		if plan := defrag.Make(&in.Problem, in.model); len(plan.Steps) == 0 {
+			b.Fatal("no plan")
+		}
+		b.ReportMetric(time.Since(begin).Seconds(), "s/plan")
+	}
+}
