@@ -71,7 +71,7 @@ func (t terminal) View() tea.View {
 func live(ctx context.Context, a *command.App, view present.TopView, feed func(ctx context.Context,
 	show func(event)) error) error {
 	width, height, _ := a.Screen()
-	p := tea.NewProgram(terminal{screen: present.NewTopScreen(view, width, height, a.Colors())}, tea.WithContext(ctx),
+	p := tea.NewProgram(terminal{screen: present.NewTopScreen(view, width, height, a.Colors())},
 		tea.WithInput(keyboard(a.In)), tea.WithOutput(a.Out), tea.WithEnvironment(a.Environ()),
 		tea.WithoutSignalHandler())
 	// The program has no context of its own: with one, it would close the keyboard while it still reads from it. The
