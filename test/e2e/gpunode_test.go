@@ -137,6 +137,16 @@ func TestGPUNode(t *testing.T) {
 			[]string{name}, "/apis/kerf.dev/v1alpha1/gpunodes/node-2",
 			`{"apiVersion":"kerf.dev/v1alpha1","kind":"GPUNode","metadata":{"name":"node-2"}}`, "of its own node alone",
 		},
+		"what an administrator decides": {
+			[]string{name}, "/apis/kerf.dev/v1alpha1/gpunodes/" + name,
+			`{"apiVersion":"kerf.dev/v1alpha1","kind":"GPUNode","metadata":{"name":"` + name +
+				`"},"spec":{"driverDrain":{"reason":"x","by":"x","since":"2026-01-01T00:00:00Z"}}}`,
+			"may not change the spec of a GPUNode",
+		},
+		"its own GPUNode": {
+			[]string{name}, "/apis/kerf.dev/v1alpha1/gpunodes/" + name,
+			`{"apiVersion":"kerf.dev/v1alpha1","kind":"GPUNode","metadata":{"name":"` + name + `"}}`, "",
+		},
 		"another node's Lease": {
 			[]string{"node-2"}, "/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases/kerf-node-" + name,
 			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"kerf-node-` + name +

@@ -142,6 +142,7 @@ type request struct {
 var kinds = map[string]schema.GroupVersionKind{
 	"pods": corev1.SchemeGroupVersion.WithKind("Pod"), "nodes": corev1.SchemeGroupVersion.WithKind("Node"),
 	"daemonsets": appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	"gpunodes":   {Group: "kerf.dev", Version: "v1alpha1", Kind: "GPUNode"},
 }
 
 // answer is what the policies say to it: the refusal, and the warnings.
@@ -159,7 +160,7 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 		t.Fatalf("no kind is known for %s", r.Resource)
 	}
 	namespace := "tenant"
-	if resource == "nodes" {
+	if resource == "nodes" || resource == "gpunodes" {
 		namespace = ""
 	}
 	typed := func(v values) runtime.Object {
@@ -174,6 +175,9 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 			u.SetNamespace(namespace)
 		}
 		namespace = u.GetNamespace()
+		if u.SetGroupVersionKind(gvk); !scheme.Scheme.Recognizes(gvk) {
+			return u // of a CustomResourceDefinition
+		}
 		o, err := scheme.Scheme.New(gvk)
 		if err == nil {
 			err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, o, true)
