@@ -51,6 +51,7 @@ func TestFlagsWithoutEffectOnAMachine(t *testing.T) {
 		"run --service-account s --memory 1GiB -- true":                          "--service-account",
 		"simulate --defrag-cost 5":                                               "--defrag-cost",
 		suggest + "--activation-memory 1GiB":                                     "--activation-memory",
+		suggest + "--activation-memory 6GiB":                                     "--activation-memory",
 		suggest + "--model-memory 1GiB":                                          "--model-memory",
 		suggest + "--server trtllm --model-memory 1GiB --activation-memory 1GiB": "--activation-memory",
 		suggest + "--server sglang --model-memory 1GiB":                          "--model-memory",

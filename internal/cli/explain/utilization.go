@@ -66,9 +66,12 @@ result is rounded down.`,
 			"  vllm serve MODEL --gpu-memory-utilization \\\n" +
 			"    $(kerf suggest gpu-memory-utilization 20GiB --visible-memory 80GiB)",
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if err := command.CheckOutput(o.output); err != nil {
 				return err
+			}
+			if server(o.server) != serverSGLang && !c.Flags().Changed("activation-memory") {
+				o.activation = "" // the default is for one server
 			}
 			u, err := utilizationOf(args[0], o)
 			if err != nil {
@@ -153,7 +156,7 @@ func readUtilization(memory string, o utilizationFlags) (utilization, error) {
 	case o.model != "" && server(o.server) != serverTRTLLM:
 		return utilization{}, sharing.Invalid("--model-memory", o.model, "leave it out", "is for --server trtllm")
 	}
-	if o.activation != "" && o.activation != activations && server(o.server) != serverSGLang {
+	if o.activation != "" && server(o.server) != serverSGLang {
 		return utilization{}, sharing.Invalid("--activation-memory", o.activation, "leave it out",
 			"is for --server sglang")
 	}
