@@ -16,30 +16,32 @@ func TestAgentKeepsTheSpecOfItsGPUNode(t *testing.T) {
 		}
 		return v
 	}
+	created := func(v values) request {
+		return request{Operation: "CREATE", Resource: "gpunodes", User: "agent", Object: v}
+	}
+	updated := func(old, spec values) request {
+		return request{Operation: "UPDATE", Resource: "gpunodes", User: "agent", Object: named(ownNode, spec),
+			Old: named(ownNode, old)}
+	}
+	byAdmin := func(r request) request { r.User = "admin"; return r }
+	ofStatus := func(r request) request { r.Resource = "gpunodes/status"; return r }
 	cordon := values{"cordonedGPUs": []any{values{"uuid": "GPU-1"}}}
 	const spec, other = "may not change the spec of a GPUNode", "of its own node alone"
 	for name, c := range map[string]struct {
 		request
 		denied string
 	}{
-		"create":                   {request{Operation: "CREATE", Object: named(ownNode, nil)}, ""},
-		"create with a spec":       {request{Operation: "CREATE", Object: named(ownNode, cordon)}, spec},
-		"create another":           {request{Operation: "CREATE", Object: named("n2", nil)}, other},
-		"keep none":                {request{Operation: "UPDATE", Object: named(ownNode, nil), Old: named(ownNode, nil)}, ""},
-		"keep it":                  {request{Operation: "UPDATE", Object: named(ownNode, cordon), Old: named(ownNode, cordon)}, ""},
-		"add one":                  {request{Operation: "UPDATE", Object: named(ownNode, cordon), Old: named(ownNode, nil)}, spec},
-		"remove it":                {request{Operation: "UPDATE", Object: named(ownNode, nil), Old: named(ownNode, cordon)}, spec},
-		"change it":                {request{Operation: "UPDATE", Object: named(ownNode, values{}), Old: named(ownNode, cordon)}, spec},
-		"an administrator adds it": {request{Operation: "UPDATE", User: "admin", Object: named(ownNode, cordon), Old: named(ownNode, nil)}, ""},
-		"the status": {request{Operation: "UPDATE", Resource: "gpunodes/status", Object: named(ownNode, nil),
-			Old: named(ownNode, nil)}, ""},
+		"create":                   {created(named(ownNode, nil)), ""},
+		"create with a spec":       {created(named(ownNode, cordon)), spec},
+		"create another":           {created(named("n2", nil)), other},
+		"keep none":                {updated(nil, nil), ""},
+		"keep it":                  {updated(cordon, cordon), ""},
+		"add one":                  {updated(nil, cordon), spec},
+		"remove it":                {updated(cordon, nil), spec},
+		"change it":                {updated(cordon, values{}), spec},
+		"an administrator adds it": {byAdmin(updated(nil, cordon)), ""},
+		"the status":               {ofStatus(updated(cordon, cordon)), ""},
 	} {
-		if c.User == "" {
-			c.User = "agent"
-		}
-		if c.Resource == "" {
-			c.Resource = "gpunodes"
-		}
 		if err := s.ask(t, c.request).wants(c.denied, ""); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
