@@ -5,7 +5,7 @@ package main
 
 import "testing"
 
-// TestAgentKeepsTheSpecOfItsGPUNode: an agent writes the status of its own GPUNode and its metadata, and never what an
+// TestAgentKeepsTheSpecOfItsGPUNode: an agent writes the status and the metadata of its GPUNode, and never what an
 // administrator decided.
 func TestAgentKeepsTheSpecOfItsGPUNode(t *testing.T) {
 	s := newAPIServer(t, values{})

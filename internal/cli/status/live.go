@@ -74,7 +74,7 @@ func live(ctx context.Context, a *command.App, view present.TopView, feed func(c
 	p := tea.NewProgram(terminal{screen: present.NewTopScreen(view, width, height, a.Colors())},
 		tea.WithInput(keyboard(a.In)), tea.WithOutput(a.Out), tea.WithEnvironment(a.Environ()),
 		tea.WithoutSignalHandler())
-	// The program has no context of its own: with one, it would close the keyboard while it still reads from it. The
+	// The program gets no context: with one, it would close the keyboard while it still reads from it. The
 	// feed ends with ctx, and the end of the feed ends the program in order.
 	feeding, stop := context.WithCancel(ctx)
 	var fed sync.WaitGroup
