@@ -552,8 +552,8 @@ static int found(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, dcgmFieldV
 	return 0;
 }
 
-dcgmReturn_t gpusim_dcgm_latest(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, const unsigned short *fields, int n,
-				dcgmFieldValue_v1 *values)
+dcgmReturn_t gpusim_dcgm_latest(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, const unsigned short *fields,
+				int n, dcgmFieldValue_v1 *values)
 {
 	bool ok = false;
 	if (n < 1 || n > MAX_FIELDS || (kind == DCGM_FE_GPU && id >= GPUSIM_MAX_MINORS) ||
@@ -577,7 +577,8 @@ dcgmReturn_t gpusim_dcgm_latest(dcgm_field_entity_group_t kind, dcgm_field_eid_t
 bool gpusim_dcgm_info(unsigned minor, char *text, unsigned room)
 {
 	uint64_t info[32];
-	struct gpusim_reply reply = { .vals = info, .max_vals = sizeof info / sizeof *info, .text = text, .max_text = room };
+	struct gpusim_reply reply = { .vals = info, .max_vals = sizeof info / sizeof *info, .text = text,
+		.max_text = room };
 	if (minor >= GPUSIM_MAX_MINORS)
 		return false;
 	pthread_mutex_lock(&mu);

@@ -287,7 +287,8 @@ func TestLatencyRises(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, want := range map[time.Duration]time.Duration{
-		-time.Second: 0, 0: 0, time.Second: 2 * time.Second, 4 * time.Second: 8 * time.Second, time.Hour: 8 * time.Second,
+		-time.Second: 0, 0: 0, time.Second: 2 * time.Second, 4 * time.Second: 8 * time.Second,
+		time.Hour: 8 * time.Second,
 	} {
 		if late := m.Latency(0, now+at); late != want {
 			t.Errorf("%v after its start: %v late, want %v", at, late, want)

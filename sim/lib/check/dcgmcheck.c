@@ -18,7 +18,8 @@ static dcgmHandle_t handle;
 static unsigned short fields[] = { DCGM_FI_DEV_FB_USED, DCGM_FI_DEV_POWER_USAGE, DCGM_FI_DEV_GPU_TEMP };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
-static int count_values(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, dcgmFieldValue_v1 *values, int n, void *user)
+static int count_values(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, dcgmFieldValue_v1 *values, int n,
+			void *user)
 {
 	(void)id;
 	EQ(kind, DCGM_FE_GPU);
