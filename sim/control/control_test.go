@@ -28,7 +28,9 @@ func TestParseSettings(t *testing.T) {
 		"gpu=0 util=80":      {GPUs: []int{0}, Change: model.Change{Util: ptr(80)}},
 		"gpu=0 util=auto":    {GPUs: []int{0}, Change: model.Change{Util: ptr(model.AutoUtil)}},
 		"gpu=0 latency=5ms":  {GPUs: []int{0}, Change: model.Change{Latency: ptr(5 * time.Millisecond)}},
-		"gpu=0 latency=0":    {GPUs: []int{0}, Change: model.Change{Latency: ptr(time.Duration(0))}},
+		"gpu=0 latency=8s ramp=4s": {GPUs: []int{0}, Change: model.Change{Latency: ptr(8 * time.Second),
+			Ramp: 4 * time.Second}},
+		"gpu=0 latency=0": {GPUs: []int{0}, Change: model.Change{Latency: ptr(time.Duration(0))}},
 		"gpu=0 latency.alloc=5ms error.free=gpu-is-lost error.launch=none": {GPUs: []int{0}, Change: model.Change{
 			CallLatency: map[wire.Op]time.Duration{wire.OpAlloc: 5 * time.Millisecond},
 			CallStatus:  map[wire.Op]wire.Status{wire.OpFree: wire.Lost, wire.OpLaunch: wire.OK},
@@ -91,6 +93,7 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 latency=5":              {`latency "5"`},
 		"gpu=0 latency=-5ms":           {`latency "-5ms"`},
 		"gpu=0 latency=25h":            {`latency "25h"`},
+		"gpu=0 latency=1s ramp=5":      {`ramp "5"`},
 		"gpu=0 latency.nothing=5ms": {"alloc, checkpoint, ci-create, ci-destroy, clock, compute-mode",
 			"names no call"},
 		"gpu=0 latency.alloc=5":         {`latency.alloc "5"`},

@@ -16,7 +16,7 @@ import (
 )
 
 const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthrough=true|false, xid=N, xid=N@INSTANCE, " +
-	"util=N|auto, latency=5ms, latency.CALL=5ms, " +
+	"util=N|auto, latency=5ms, ramp=5s, latency.CALL=5ms, " +
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, " +
 	"slowed=none|heat|power, " +
 	"links.down=N, peak=now, list.PID=compute|graphics|mps, fault.PID=13|31|43, " +
@@ -106,12 +106,16 @@ func (s *Set) parse(key, value string) error {
 		c.Util = &n
 	case "slowed":
 		return s.parseSlowed(key, value)
-	case "latency":
+	case "latency", "ramp":
 		d, err := parseLatency(key, value)
 		if err != nil {
 			return err
 		}
-		c.Latency = &d
+		if key == "latency" {
+			c.Latency = &d
+		} else {
+			c.Ramp = d
+		}
 	default:
 		return s.parseDotted(key, value)
 	}

@@ -150,7 +150,7 @@ func describe(c model.Change) map[string]any {
 		m["util"] = *c.Util
 	}
 	if c.Latency != nil {
-		m["latency"] = *c.Latency
+		m["latency"], m["ramp"] = *c.Latency, c.Ramp
 	}
 	if len(c.CallLatency)+len(c.CallStatus) > 0 {
 		m["call_latency"], m["call_status"] = c.CallLatency, c.CallStatus

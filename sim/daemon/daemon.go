@@ -105,12 +105,12 @@ func (d *Daemon) notify() {
 	d.changed = make(chan struct{})
 }
 
-// latency returns by how much answers to a call on a GPU's socket are late, and what is closed when that may have
-// changed.
-func (d *Daemon) latency(minor int, op wire.Op) (time.Duration, <-chan struct{}) {
+// latency returns by how much the answer to a call of start on a GPU's socket is late, and what is closed when that may
+// have changed.
+func (d *Daemon) latency(minor int, op wire.Op, start time.Duration) (time.Duration, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.model.Latency(minor) + d.model.CallFault(minor, op).Latency, d.changed // each is at most a day
+	return d.model.Latency(minor, start) + d.model.CallFault(minor, op).Latency, d.changed // each is at most a day
 }
 
 // answered is Model.Answered.
@@ -123,7 +123,7 @@ func (d *Daemon) answered(minor int, op wire.Op, start time.Duration) time.Durat
 // delay holds an answer back that was asked for at start. It fails when ctx ends first.
 func (d *Daemon) delay(ctx context.Context, minor int, op wire.Op, start time.Duration) error {
 	for {
-		late, changed := d.latency(minor, op)
+		late, changed := d.latency(minor, op, start)
 		left := start + late - now()
 		if left <= 0 {
 			return nil

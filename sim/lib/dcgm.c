@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * libdcgm.so.4 for the calls that a monitor makes: groups of fields are watched on all GPUs or on GPU instances, and
+ * libdcgm.so.4 for the calls that a monitor makes: groups of fields are watched on GPUs or on GPU instances, and
  * their values are enumerated. A value is read from the simulated driver when it is asked for, so that the engine has
  * no thread; each call of dcgmGetValuesSince_v2 gives one sample. GPU instances have profiling values alone. A remote
  * engine is the program that listens at its address: the values come from here, and the connection has to hold.
@@ -39,7 +39,7 @@ _Static_assert(offsetof(dcgmProfGetMetricGroups_t, numMetricGroups) == 12, "layo
 #define MAX_GROUPS 16
 #define MAX_ENTITIES 256
 #define IDS_PER_GPU 64 /* the number of a GPU instance is minor * IDS_PER_GPU + its id */
-#define MAX_FIELDS 128
+#define MAX_FIELDS GPUSIM_DCGM_FIELDS
 #define MIB 1048576
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and the connections' order */
@@ -52,8 +52,9 @@ static struct {
 static struct {
 	bool used;
 	int n;
+	dcgm_field_entity_group_t kind; /* of all its entities */
 	dcgm_field_eid_t ids[MAX_ENTITIES];
-} sets[MAX_GROUPS]; /* of GPU instances */
+} sets[MAX_GROUPS];
 static int remote = -1; /* the connection to another process's engine */
 static struct gpusim_conn conns[GPUSIM_MAX_MINORS];
 
@@ -202,8 +203,10 @@ dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, dcgmGpuGrp_t set)
 dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, dcgmGpuGrp_t set, dcgm_field_entity_group_t kind,
 	dcgm_field_eid_t id)
 {
-	if (!ready(handle) || !known_set(set) || kind != DCGM_FE_GPU_I || sets[set - 1].n == MAX_ENTITIES)
+	if (!ready(handle) || !known_set(set) || (kind != DCGM_FE_GPU && kind != DCGM_FE_GPU_I) ||
+	    (sets[set - 1].n > 0 && sets[set - 1].kind != kind) || sets[set - 1].n == MAX_ENTITIES)
 		return DCGM_ST_BADPARAM;
+	sets[set - 1].kind = kind;
 	sets[set - 1].ids[sets[set - 1].n++] = id;
 	return DCGM_ST_OK;
 }
@@ -505,7 +508,7 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmF
 				   dcgmFieldValueEntityEnumeration_f each, void *user)
 {
 	static dcgmFieldValue_v1 values[MAX_FIELDS]; /* half a MiB: too much for a stack; guarded by mu */
-	int minors[GPUSIM_MAX_MINORS];
+	int minors[GPUSIM_MAX_MINORS], n = 0;
 	bool all = gpus == DCGM_GROUP_ALL_GPUS;
 	if (!ready(handle) || (!all && !known_set(gpus)) || !known(group) || !groups[group - 1].watched || !next || !each)
 		return DCGM_ST_BADPARAM;
@@ -513,10 +516,16 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmF
 		return DCGM_ST_CONNECTION_NOT_VALID;
 	crash_if_told();
 	pthread_mutex_lock(&mu);
-	if (!all)
+	if (all)
+		n = gpusim_minors(minors);
+	else if (sets[gpus - 1].kind == DCGM_FE_GPU_I)
 		each_instance(sets[gpus - 1].ids, sets[gpus - 1].n, groups[group - 1].ids, groups[group - 1].n, values, each,
 			user);
-	int n = all ? gpusim_minors(minors) : 0;
+	else
+		while (n < sets[gpus - 1].n && n < GPUSIM_MAX_MINORS) {
+			minors[n] = (int)sets[gpus - 1].ids[n];
+			n++;
+		}
 	for (int i = 0; i < n; i++) {
 		struct state s = look(minors[i], groups[group - 1].ids, groups[group - 1].n);
 		if (!s.ok)
@@ -531,4 +540,50 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmF
 	long long at = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 	*next = at > since ? at : since;
 	return DCGM_ST_OK;
+}
+
+static int found(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, dcgmFieldValue_v1 *values, int n, void *user)
+{
+	(void)kind;
+	(void)id;
+	(void)values;
+	(void)n;
+	*(bool *)user = true;
+	return 0;
+}
+
+dcgmReturn_t gpusim_dcgm_latest(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, const unsigned short *fields,
+				int n, dcgmFieldValue_v1 *values)
+{
+	bool ok = false;
+	if (n < 1 || n > MAX_FIELDS || (kind == DCGM_FE_GPU && id >= GPUSIM_MAX_MINORS) ||
+	    (kind == DCGM_FE_GPU_I && id >= GPUSIM_MAX_MINORS * IDS_PER_GPU))
+		return DCGM_ST_BADPARAM;
+	if (kind != DCGM_FE_GPU && kind != DCGM_FE_GPU_I)
+		return DCGM_ST_NOT_SUPPORTED;
+	pthread_mutex_lock(&mu);
+	if (kind == DCGM_FE_GPU_I) {
+		each_instance(&id, 1, fields, n, values, found, &ok);
+	} else {
+		struct state s = look((int)id, fields, n);
+		ok = s.ok;
+		for (int i = 0; ok && i < n; i++)
+			fill(&values[i], fields[i], &s);
+	}
+	pthread_mutex_unlock(&mu);
+	return ok ? DCGM_ST_OK : DCGM_ST_GPU_IS_LOST;
+}
+
+bool gpusim_dcgm_info(unsigned minor, char *text, unsigned room)
+{
+	uint64_t info[32];
+	struct gpusim_reply reply = { .vals = info, .max_vals = sizeof info / sizeof *info, .text = text,
+		.max_text = room };
+	if (minor >= GPUSIM_MAX_MINORS)
+		return false;
+	pthread_mutex_lock(&mu);
+	bool ok = gpusim_open(&conns[minor], (int)minor) && gpusim_call(&conns[minor], GPUSIM_OP_GPU_INFO,
+		(const uint64_t[GPUSIM_NARGS]){ 0 }, NULL, &reply) == GPUSIM_OK;
+	pthread_mutex_unlock(&mu);
+	return ok;
 }

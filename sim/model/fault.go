@@ -56,6 +56,11 @@ type Faults struct {
 	Latency time.Duration // by which answers are late
 }
 
+// lateness is by how much answers of a GPU are late: it rises to most within ramp.
+type lateness struct {
+	most, ramp, since time.Duration
+}
+
 // Change is what to do to GPUs; nil and false leave things as they are.
 type Change struct {
 	// Lost takes the GPU off the bus, without an event, or brings it back.
@@ -76,8 +81,9 @@ type Change struct {
 	XIDInstance *uint64
 	// Util overrides the utilisation reported, 0 to 100; AutoUtil ends that.
 	Util *int
-	// Latency delays each answer of the GPU.
+	// Latency delays each answer of the GPU. With Ramp, the delay rises from 0 to Latency within this time.
 	Latency *time.Duration
+	Ramp    time.Duration
 	// CallLatency delays the answers to single calls; 0 ends it.
 	CallLatency map[wire.Op]time.Duration
 	// CallStatus answers single calls in the GPU's stead; wire.OK ends it.
@@ -159,6 +165,9 @@ func (c Change) check() error {
 	case c.Latency != nil && (*c.Latency < 0 || *c.Latency > MaxLatency):
 		return sharing.Invalid("latency", c.Latency.String(), "write a time from 0s to "+MaxLatency.String(),
 			"is out of range")
+	case c.Ramp < 0 || c.Ramp > MaxLatency || (c.Ramp > 0 && c.Latency == nil):
+		return sharing.Invalid("ramp", c.Ramp.String(), "write a time from 0s to "+MaxLatency.String()+
+			", and latency next to it", "is out of range, or stands alone")
 	case c.badCallLatency():
 		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(),
 			"of a call is out of range")
@@ -230,7 +239,7 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 		g.util = *c.Util
 	}
 	if c.Latency != nil {
-		g.latency = *c.Latency
+		g.late = lateness{most: *c.Latency, ramp: c.Ramp, since: now}
 	}
 	c.Costs.apply(&g.costs)
 	if c.CountPeak {
@@ -270,12 +279,17 @@ func (m *Model) Recovery(index int) (Recovery, error) {
 	return g.recovery, nil
 }
 
-// Latency returns by how much answers of a GPU are late, 0 for one that does not exist.
-func (m *Model) Latency(index int) time.Duration {
+// Latency returns by how much the answer to a call of start is late, 0 for a GPU that does not exist.
+func (m *Model) Latency(index int, start time.Duration) time.Duration {
 	if index < 0 || index >= len(m.gpus) {
 		return 0
 	}
-	return m.gpus[index].latency
+	late := m.gpus[index].late
+	risen := start - late.since
+	if risen >= late.ramp {
+		return late.most
+	}
+	return time.Duration(float64(late.most) * max(0, risen.Seconds()/late.ramp.Seconds()))
 }
 
 // Topology returns the nearest common ancestor of two GPUs (NVML_TOPOLOGY_*) and the NVLinks between them.

@@ -66,7 +66,7 @@ type gpu struct {
 	lost     bool
 	recovery Recovery
 	util     int // percent that is reported, AutoUtil: computed
-	latency  time.Duration
+	late     lateness
 	mode     ComputeMode
 	// power is the limit that was set, in milliwatts; 0 for the model's own.
 	power uint64

@@ -257,6 +257,8 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 		"util too low":      {[]int{0}, Change{Util: set(-2)}, "util"},
 		"latency below 0":   {[]int{0}, Change{Util: set(5), Latency: set(-time.Second)}, "latency"},
 		"latency too long":  {[]int{0}, Change{Util: set(5), Latency: set(25 * time.Hour)}, "latency"},
+		"ramp below 0":      {[]int{0}, Change{Latency: set(time.Second), Ramp: -1}, "ramp"},
+		"ramp of nothing":   {[]int{0}, Change{Util: set(5), Ramp: time.Second}, "ramp"},
 		"lost and reset":    {[]int{0}, Change{Lost: set(true), Reset: true}, "reset"},
 		"back and XID 79":   {[]int{0}, Change{Lost: set(false), XID: set(uint64(79))}, "xid"},
 		"reset of one held": {[]int{0, 1}, Change{Util: set(5), Reset: true}, "process 100 holds it"},
@@ -274,6 +276,26 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 				t.Errorf("was %+v, is %+v with %d events", before, after, m.Now())
 			}
 		})
+	}
+}
+
+// A GPU that fails answers later and later.
+func TestLatencyRises(t *testing.T) {
+	m := testMachine(t, "t4x4", machine.Dmem)
+	const now = time.Minute
+	if err := m.Apply([]int{0}, Change{Latency: set(8 * time.Second), Ramp: 4 * time.Second}, now); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[time.Duration]time.Duration{
+		-time.Second: 0, 0: 0, time.Second: 2 * time.Second, 4 * time.Second: 8 * time.Second,
+		time.Hour: 8 * time.Second,
+	} {
+		if late := m.Latency(0, now+at); late != want {
+			t.Errorf("%v after its start: %v late, want %v", at, late, want)
+		}
+	}
+	if late := m.Latency(1, now+time.Hour); late != 0 {
+		t.Errorf("another GPU is %v late", late)
 	}
 }
 

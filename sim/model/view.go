@@ -178,5 +178,5 @@ func (m *Model) Status(index int) (Status, error) {
 	}
 	g := m.gpus[index]
 	return Status{Memory: g.whole(), Peak: g.peak, Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode,
-		PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+		PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.late.most}}, nil
 }

@@ -119,17 +119,18 @@ func limitOf(l *limits, args []string, set bool) (string, error) {
 	return l.get(args[0]) + "\n", nil
 }
 
-// ps lists the clients. c.mu is held.
+// ps lists the clients, in the columns that the hardware kit recorded of driver 580. c.mu is held.
 func (c *controller) ps() string {
+	const columns = "%-9v %-9v %-14v %-25.22v %-14v %-15v\n"
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-9s %-5s %-9s %-18s %-12s %s\n", "PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND")
+	fmt.Fprintf(&b, columns, "PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND")
 	if c.server == nil || c.server.uuids == nil {
 		return b.String()
 	}
 	for i, pid := range slices.Sorted(maps.Values(c.server.clients)) {
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // #nosec G304 -- of a process; it may be gone
-		fmt.Fprintf(&b, "%-9d %-5d %-9d %-18.17s %-12d %s\n", pid, i+1, c.server.pid, c.server.uuids[0], pid,
-			strings.TrimSpace(string(name)))
+		program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) // both are empty if the process is gone
+		space, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+		fmt.Fprintf(&b, columns, pid, i+1, c.server.pid, c.server.uuids[0], strings.Trim(space, "pid:[]"), program)
 	}
 	return b.String()
 }

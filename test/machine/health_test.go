@@ -125,6 +125,33 @@ func TestSignsOfHealth(t *testing.T) {
 	}
 }
 
+// A GPU that fails answers later and later, and is lost in the end. Programs on another one run on, and new ones begin
+// as soon as Kerf has found that it does not answer.
+func TestAGPUThatFailsSlowly(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4"})
+	before := m.run(flags("--memory 2GiB --name before --gpu-uuid "+m.uuid(2)), load("--alloc 1GiB --hold 1h"))
+	before.loads(1)
+	m.set("gpu=1", "latency=8s", "ramp=4s")
+	t.Cleanup(func() { m.gpusim("set", "gpu=1", "latency=0s") })
+	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"reason":"suspect: does not answer`)
+	r := m.run(flags("--memory 2GiB --name after --gpu-uuid "+m.uuid(2)), load("--alloc 1GiB --hold 1h"))
+	wantLoad(t, r.loads(1)[0], "", gib, gib)
+	m.set("gpu=1", "xid=79")
+	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"reason":"(lost|unhealthy)`)
+	eventually(t, "the others are healthy", func() error {
+		for _, g := range m.state().GPUs {
+			if (g.Health == "healthy") != (g.Index != 1) {
+				return fmt.Errorf("GPU %d is %s: %s", g.Index, g.Health, g.Reason)
+			}
+		}
+		return nil
+	})
+	if len(m.state().Grants) != 2 {
+		t.Errorf("the grants are %+v", m.state().Grants)
+	}
+}
+
 // A GPU whose driver calls hang is suspect, then unhealthy, and says so. The others are served meanwhile: they are
 // well, and new programs get and use them. It comes back by itself.
 func TestAGPUThatHangs(t *testing.T) {

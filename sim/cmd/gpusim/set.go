@@ -30,6 +30,7 @@ func setCommand() *cobra.Command {
 				"for reset=true",
 			"  util=N|auto       the percent of utilisation reported; auto: as computed from what runs",
 			"  latency=T         by how much answers are late, such as 5ms; 1h is a hang, 0s ends it",
+			"  ramp=T            the time within which latency rises to its value, as of a GPU that fails",
 			"  latency.CALL=T    the same for one call alone, such as latency.memory=200ms",
 			"  error.CALL=S      answer a call with an error, such as error.alloc=out-of-memory; none ends it",
 			"  ecc.corrected=N, ecc.uncorrected=N",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -215,9 +216,14 @@ func TestMPSClient(t *testing.T) {
 			t.Errorf("%s: %q, exit %d, want %q", c.command, out, status, c.want)
 		}
 	}
-	if out, _ := d.control("ps\n"); !strings.Contains(out, fmt.Sprintf("%-9d %-5d %-9d GPU-", cmd.Process.Pid, 1,
-		d.server())) {
-		t.Errorf("ps: %q", out)
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := fmt.Sprintf(`(?m)^%-9d 1 {9}%-14d GPU(-[0-9a-f]+){3} {4}%-14s /\S+ *$`, cmd.Process.Pid, d.server(),
+		strings.Trim(space, "pid:[]"))
+	if out, _ := d.control("ps\n"); !regexp.MustCompile(row).MatchString(out) {
+		t.Errorf("ps: %q, want %s", out, row)
 	}
 }
 

@@ -149,11 +149,11 @@ static size_t make(struct slot *s, size_t bytes)
 	}
 }
 
-/* More than is free. It is rejected, and counts for nothing. */
+/* More than is free, also if the pool gives back what it does not use. It is rejected, and counts for nothing. */
 static void reject(void)
 {
 	void *q;
-	size_t bytes = free_now() + 1 + below(GIB);
+	size_t bytes = free_now() + reserved() + 1 + below(GIB);
 	REFUSED(below(2) ? cudaMalloc(&q, bytes) : cudaMallocAsync(&q, bytes, stream));
 	rejections++;
 }
