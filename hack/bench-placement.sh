@@ -4,7 +4,8 @@
 #
 # bench-placement.sh KERF-LAB DIR   fills the cluster of DIR's node list with each of its pod lists (openb CSV), with the
 # policies kerf, fgd and bestfit and seeds 42 to 51, and prints the GPU allocation in percent when pods for 100 % of
-# the GPUs have arrived, next to the published figures if DIR has published_allocation_percent.csv.
+# the GPUs have arrived, next to the published figures if DIR has published_allocation_percent.csv. Then it prints how
+# many percent had arrived at the first rejection.
 set -euo pipefail
 
 lab=$1 dir=$2
@@ -30,13 +31,17 @@ find "$dir" -name '*pod_list*.csv' | sort | while read -r pods; do
 		[ "$typical" = list ] || policies=kerf
 		"$lab" --trace-nodes "$nodes" --trace-pods "$pods" --policy "$policies" --workload-model "$typical" --seeds 42-51 -o csv |
 			awk -F, -v typical="$typical" '
-				NR == 1 { for (i = 1; i <= NF; i++) if ($i == "allocated_percent_100") at = i; next }
-				{ sum[$1] += $at; n[$1]++ }
-				END { for (p in sum) printf "%s=%.2f\n", (typical == "online" ? "online" : p), sum[p] / n[p] }'
+				NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
+				{ n[$1]++; sum[$1] += $column["allocated_percent_100"]; first[$1] += $column["first_failure_percent"] }
+				END { for (p in sum) {
+					name = typical == "online" ? "online" : p
+					printf "%s=%.2f\n%s.first=%.2f\n", name, sum[p] / n[p], name, first[p] / n[p]
+				} }'
 	done)
 	of() { sed -n "s/^$1=//p" <<<"$means"; }
 	printf '%-32s %8s %8s %8s %8s %14s %18s\n' "$list" "$(of kerf)" "$(of online)" "$(of fgd)" "$(of bestfit)" \
 		"$(published "$list" FGD)" "$(published "$list" BestFit)"
+	printf '%-32s %8s %8s %8s %8s\n' "  first rejection" "$(of kerf.first)" "$(of online.first)" "$(of fgd.first)" "$(of bestfit.first)"
 	trace=${list#openb_pod_list_}
 	means+=$(printf '\npublished-fgd=%s\npublished-bestfit=%s' "$(published "$list" FGD)" "$(published "$list" BestFit)")
 	while IFS== read -r policy percent; do
