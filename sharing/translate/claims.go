@@ -17,8 +17,7 @@ import (
 const (
 	classShare = "share." + sharing.Domain
 	classWhole = "whole." + sharing.Domain
-	// classMIG has the name of a MIG profile in it.
-	classMIG = "mig-%s." + sharing.Domain
+	classMIG   = "mig." + sharing.Domain
 )
 
 // Claim is the request of a ResourceClaim.
@@ -28,7 +27,9 @@ type Claim struct {
 	Count int
 	// GiB and Percent are the amounts of each device; 0 for none.
 	GiB, Percent uint64
-	// Selectors are CEL expressions over a device.
+	// MIG is the profile of a MIG instance, as in the name of a resource; empty for none.
+	MIG string
+	// Selectors are CEL expressions over a device, besides the one for the profile.
 	Selectors []string
 	// Profile and MinLevel are opaque parameters; empty for none.
 	Profile, MinLevel string
@@ -157,7 +158,7 @@ func (o ClaimOptions) claim(out *Claims, name string, r sharing.Request) (Claim,
 		c.Class = classWhole
 		return c, nil
 	case sharing.KindMIG:
-		c.Class = fmt.Sprintf(classMIG, strings.ReplaceAll(r.MIG, "+", "."))
+		c.Class, c.MIG = classMIG, strings.ReplaceAll(r.MIG, "+", ".")
 		if r.MinLevel == sharing.LevelExclusive {
 			return c, tooStrong(r.MinLevel)
 		}
@@ -202,8 +203,11 @@ func tooStrong(l sharing.Level) error {
 // Name is the name of the template. Equal claims have the same name, and different ones another.
 func (c Claim) Name() string {
 	name := "gpu-" + strings.TrimSuffix(c.Class, "."+sharing.Domain)
-	if c.GiB > 0 {
+	switch {
+	case c.GiB > 0:
 		name = fmt.Sprintf("gpu-%dgib", c.GiB)
+	case c.MIG != "":
+		name += "-" + c.MIG
 	}
 	if c.Percent > 0 {
 		name += fmt.Sprintf("-%dpercent", c.Percent)
@@ -215,4 +219,12 @@ func (c Claim) Name() string {
 		name += "-" + digest(c)
 	}
 	return name
+}
+
+// Expressions are all its selectors.
+func (c Claim) Expressions() []string {
+	if c.MIG == "" {
+		return c.Selectors
+	}
+	return append([]string{attribute("profile") + ".replace('+', '.') == " + text(c.MIG)}, c.Selectors...)
 }

@@ -36,7 +36,7 @@ func TestClaims(t *testing.T) {
 			map[string]string{"kerf.dev/min-enforcement": "exclusive"}, Claim{Class: "whole.kerf.dev", Count: 2}, ""},
 		"an instance": {map[string]string{"kerf.dev/mig-1g.10gb": "1"},
 			map[string]string{"kerf.dev/min-enforcement": "hardware"},
-			Claim{Class: "mig-1g.10gb.kerf.dev", Count: 1}, ""},
+			Claim{Class: "mig.kerf.dev", Count: 1, MIG: "1g.10gb"}, ""},
 		"globs": {map[string]string{"kerf.dev/gpu-memory-gib": "10"},
 			map[string]string{"kerf.dev/gpu-model": "*H100*,A[13]0?,!*T4's*"},
 			share(func(c *Claim) {
@@ -88,7 +88,7 @@ func TestClaimNames(t *testing.T) {
 	for _, c := range []Claim{
 		{Class: "share.kerf.dev", Count: 1, GiB: 10}, {Class: "share.kerf.dev", Count: 2, GiB: 10},
 		{Class: "share.kerf.dev", Count: 1, GiB: 10, Percent: 2}, {Class: "whole.kerf.dev", Count: 1},
-		{Class: "mig-1g.10gb.kerf.dev", Count: 1}, {Class: "whole.kerf.dev", Count: 1, Selectors: []string{"a"}},
+		{Class: "mig.kerf.dev", Count: 1, MIG: "1g.10gb"}, {Class: "mig.kerf.dev", Count: 1, MIG: "2g.20gb"}, {Class: "whole.kerf.dev", Count: 1, Selectors: []string{"a"}},
 		{Class: "whole.kerf.dev", Count: 1, Selectors: []string{"b"}}, {Class: "whole.kerf.dev", Count: 1, Profile: "a"},
 		{Class: "whole.kerf.dev", Count: 1, MinLevel: "a"},
 	} {

@@ -102,7 +102,7 @@ func (t template) object() templateObject {
 	if c.Count > 1 {
 		r.Count = c.Count
 	}
-	for _, s := range c.Selectors {
+	for _, s := range c.Expressions() {
 		r.Selectors = append(r.Selectors, claimSelector{claimExpression{s}})
 	}
 	if c.GiB > 0 {
