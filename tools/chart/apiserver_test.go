@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,7 +142,9 @@ type request struct {
 // kinds are those of the resources that are tried.
 var kinds = map[string]schema.GroupVersionKind{
 	"pods": corev1.SchemeGroupVersion.WithKind("Pod"), "nodes": corev1.SchemeGroupVersion.WithKind("Node"),
-	"daemonsets": appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	"daemonsets":             appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	"resourceclaims":         resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"),
+	"resourceclaimtemplates": resourceapi.SchemeGroupVersion.WithKind("ResourceClaimTemplate"),
 }
 
 // answer is what the policies say to it: the refusal, and the warnings.
