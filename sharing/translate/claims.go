@@ -115,7 +115,8 @@ func requestsOf(p Pod) (asks []sharing.ContainerRequest, annotations []string, e
 	}
 	if profile := p.Annotations[sharing.Domain+"/profile"]; profile != "" && len(asks) == 0 && len(errs) == 0 {
 		errs = append(errs, sharing.Invalid("annotation "+sharing.Domain+"/profile", profile,
-			"write the amounts of the profile as limits of a container", "has no counterpart alone: a claim states amounts"))
+			"write the amounts of the profile as limits of a container",
+			"has no counterpart alone: a claim states amounts"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
@@ -167,8 +168,9 @@ func (o ClaimOptions) claim(out *Claims, name string, r sharing.Request) (Claim,
 	}
 	c.Class = classShare
 	if r.Memory == 0 {
-		each := uint64(o.Memory) * uint64(r.Percent) / uint64(sharing.FullGPU) / uint64(c.Count)                //nolint:gosec // 1 to 64
-		if r.Memory = sharing.Bytes(each) / sharing.GiB * sharing.GiB * sharing.Bytes(c.Count); r.Memory == 0 { //nolint:gosec // 1 to 64
+		n := sharing.Bytes(c.Count) //nolint:gosec // 1 to 64
+		each := o.Memory * sharing.Bytes(r.Percent) / sharing.Bytes(sharing.FullGPU) / n
+		if r.Memory = each / sharing.GiB * sharing.GiB * n; r.Memory == 0 {
 			return c, sharing.Invalid(sharing.ResourcePercent, r.Percent.String(),
 				"say the memory of one GPU (--gpu-memory), or request memory",
 				"states no memory, and a claim states both")

@@ -55,7 +55,8 @@ func TestClaims(t *testing.T) {
 			"kerf.dev/gpu-percent": "50"}, map[string]string{"kerf.dev/gpu-count": "3"}, Claim{},
 			"does not divide evenly by 3 GPUs"},
 		"a profile alone": {nil, map[string]string{"kerf.dev/profile": "small"}, Claim{}, "a claim states amounts"},
-		"no amount":       {map[string]string{"kerf.dev/gpu-memory-gib": "10Gi"}, nil, Claim{}, "kerf.dev/gpu-memory-gib"},
+		"no amount": {map[string]string{"kerf.dev/gpu-memory-gib": "10Gi"}, nil, Claim{},
+			"kerf.dev/gpu-memory-gib"},
 	} {
 		got, err := ClaimOptions{Memory: 80 * sharing.GiB}.Claims(Pod{Annotations: tt.annotations,
 			Containers: []Container{{Name: "main", Limits: tt.limits}}})
@@ -88,8 +89,10 @@ func TestClaimNames(t *testing.T) {
 	for _, c := range []Claim{
 		{Class: "share.kerf.dev", Count: 1, GiB: 10}, {Class: "share.kerf.dev", Count: 2, GiB: 10},
 		{Class: "share.kerf.dev", Count: 1, GiB: 10, Percent: 2}, {Class: "whole.kerf.dev", Count: 1},
-		{Class: "mig.kerf.dev", Count: 1, MIG: "1g.10gb"}, {Class: "mig.kerf.dev", Count: 1, MIG: "2g.20gb"}, {Class: "whole.kerf.dev", Count: 1, Selectors: []string{"a"}},
-		{Class: "whole.kerf.dev", Count: 1, Selectors: []string{"b"}}, {Class: "whole.kerf.dev", Count: 1, Profile: "a"},
+		{Class: "mig.kerf.dev", Count: 1, MIG: "1g.10gb"}, {Class: "mig.kerf.dev", Count: 1, MIG: "2g.20gb"},
+		{Class: "whole.kerf.dev", Count: 1, Selectors: []string{"a"}},
+		{Class: "whole.kerf.dev", Count: 1, Selectors: []string{"b"}},
+		{Class: "whole.kerf.dev", Count: 1, Profile: "a"},
 		{Class: "whole.kerf.dev", Count: 1, MinLevel: "a"},
 	} {
 		if other, taken := names[c.Name()]; taken {

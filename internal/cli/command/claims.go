@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/cli/claims"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
-	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -19,15 +19,15 @@ import (
 // NameClaims notes the ResourceClaims of the grants. A cluster without DRA, or a user without the right to list claims,
 // has none: the rest of the picture does not depend on it.
 func NameClaims(ctx context.Context, api *access.Client, c *present.Cluster) error {
-	claims, err := survey.ResourceClaims(ctx, api, "")
+	all, err := claims.List(ctx, api, "")
 	if errors.Is(err, sharing.ErrDenied) || errors.Is(err, sharing.ErrNotFound) {
 		return nil //nolint:nilerr // there are no names then
 	}
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
-	of := map[string][]survey.ResourceClaim{}
-	for _, claim := range claims {
+	of := map[string][]claims.Claim{}
+	for _, claim := range all {
 		for _, pod := range claim.Users {
 			of[pod] = append(of[pod], claim)
 		}
@@ -48,8 +48,8 @@ func NameClaims(ctx context.Context, api *access.Client, c *present.Cluster) err
 
 // claimsOf are the claims of the pod that have a device of a GPU of the grant, as CLAIM/REQUEST. The name of a device
 // begins with the GPU's UUID.
-func claimsOf(g gpunode.Grant, claims []survey.ResourceClaim) (out []string) {
-	for _, c := range claims {
+func claimsOf(g gpunode.Grant, all []claims.Claim) (out []string) {
+	for _, c := range all {
 		for _, r := range c.Results {
 			has := func(f gpunode.Share) bool { return strings.HasPrefix(r.Device, strings.ToLower(f.GPU)) }
 			name := c.Name + "/" + r.Request

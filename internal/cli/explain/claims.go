@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/cli/claims"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -39,10 +40,10 @@ func byClaims(ctx context.Context, api *access.Client, found survey.Cluster, mor
 	now time.Time) (Explanation, error) {
 	x := Explanation{Pod: p.Name, Namespace: p.Namespace, UID: p.UID, Node: p.Node,
 		ComputedAt: now.UTC().Truncate(time.Second), Left: more.Left, Events: eventsOf(more)}
-	all, err := survey.ResourceClaims(ctx, api, "")
+	all, err := claims.List(ctx, api, "")
 	if err != nil {
 		x.Left = append(x.Left, err.Error())
-		if all, err = survey.ResourceClaims(ctx, api, p.Namespace); err != nil {
+		if all, err = claims.List(ctx, api, p.Namespace); err != nil {
 			return Explanation{}, fmt.Errorf("read its ResourceClaims: %w", err)
 		}
 	}
@@ -50,11 +51,11 @@ func byClaims(ctx context.Context, api *access.Client, found survey.Cluster, mor
 	if len(x.Claims) == 0 {
 		return Explanation{}, fmt.Errorf("it requests no GPU of Kerf's: %w", sharing.ErrInvalid)
 	}
-	devices, err := survey.Devices(ctx, api)
+	devices, err := claims.Devices(ctx, api)
 	if err != nil {
 		x.Left = append(x.Left, err.Error())
 	}
-	survey.WithClaims(devices, others)
+	claims.Take(devices, others)
 	x.ask(devices)
 	x.has(found)
 	x.PendingReason = x.waits(p)
@@ -62,14 +63,14 @@ func byClaims(ctx context.Context, api *access.Client, found survey.Cluster, mor
 }
 
 // claims notes the pod's claims with GPUs of Kerf, and returns the claims of others.
-func (x *Explanation) claims(p survey.Pod, all []survey.ResourceClaim) (others []survey.ResourceClaim) {
+func (x *Explanation) claims(p survey.Pod, all []claims.Claim) (others []claims.Claim) {
 	mine := map[string]bool{}
 	for _, ref := range p.Claims {
 		if ref.Claim == "" {
 			x.Claims = append(x.Claims, claimed{Name: ref.Name})
 			continue
 		}
-		at := slices.IndexFunc(all, func(c survey.ResourceClaim) bool {
+		at := slices.IndexFunc(all, func(c claims.Claim) bool {
 			return c.Namespace == p.Namespace && c.Name == ref.Claim
 		})
 		if at < 0 {
@@ -88,12 +89,12 @@ func (x *Explanation) claims(p survey.Pod, all []survey.ResourceClaim) (others [
 		needs = append(needs, c.Requests...)
 	}
 	x.Needs = strings.Join(needs, "; ")
-	return slices.DeleteFunc(slices.Clone(all), func(c survey.ResourceClaim) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(c claims.Claim) bool {
 		return c.Namespace == p.Namespace && mine[c.Name]
 	})
 }
 
-func claimOf(name string, c survey.ResourceClaim, pod string) claimed {
+func claimOf(name string, c claims.Claim, pod string) claimed {
 	out := claimed{Claim: c.Name, Name: name, Problems: c.Reasons, wanted: c.Wanted, allocated: c.Allocated,
 		otherPod: len(c.Users) > 0 && !slices.Contains(c.Users, pod)}
 	for _, w := range c.Wanted {
@@ -148,7 +149,8 @@ func (x *Explanation) has(found survey.Cluster) {
 			if !f.Whole {
 				amount = sharing.Bytes(f.MemoryBytes).String() //nolint:gosec // no agent reports less than 0
 			}
-			x.Has = append(x.Has, fmt.Sprintf("%s of %s in container %s, level %s", amount, f.GPU, g.Container, g.Level))
+			x.Has = append(x.Has, fmt.Sprintf("%s of %s in container %s, level %s", amount, f.GPU, g.Container,
+				g.Level))
 		}
 	}
 }
@@ -171,7 +173,8 @@ func (x *Explanation) waits(p survey.Pod) string {
 	case len(x.Has) > 0:
 		return ""
 	case p.Node != "":
-		return "node " + p.Node + " has not prepared its claims" + x.lastOf("GPUClaimRejected", "FailedPrepareDynamicResources")
+		return "node " + p.Node + " has not prepared its claims" +
+			x.lastOf("GPUClaimRejected", "FailedPrepareDynamicResources")
 	case open && len(x.Nodes) == 0:
 		return "no node publishes GPUs by DRA; a pool needs frontend: dra"
 	case open && !fits:

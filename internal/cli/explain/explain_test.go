@@ -158,8 +158,8 @@ func TestExplainPod(t *testing.T) {
 	}
 }
 
-// claims has a node with two GPUs by DRA, and pods with claims.
-func claims() map[string][]string {
+// clusterWithClaims has a node with two GPUs by DRA, and pods with claims.
+func clusterWithClaims() map[string][]string {
 	lists := explained()
 	device := func(uuid, kind, capacity string) string {
 		return fmt.Sprintf(`{"name":"%s-%s","attributes":{"uuid":{"string":%q},"type":{"string":%q}}%s}`,
@@ -213,22 +213,25 @@ func claims() map[string][]string {
 
 // TestExplainClaims: a pod with a claim waits for its claim, for devices of a node, or for what its events say.
 func TestExplainClaims(t *testing.T) {
-	lists := claims()
-	lists["/api/v1/namespaces/team/events"] = []string{`{"reason":"FailedScheduling","message":"0/3 nodes are available.",
-		"lastTimestamp":"2026-01-02T03:04:05Z","count":7,"source":{"component":"default-scheduler"}}`}
+	lists := clusterWithClaims()
+	lists["/api/v1/namespaces/team/events"] = []string{`{"reason":"FailedScheduling",
+		"message":"0/3 nodes are available.","lastTimestamp":"2026-01-02T03:04:05Z","count":7,"source":{"component":"default-scheduler"}}`}
 	call := describer(t, lists)
 	for name, tt := range map[string]struct {
 		code int
 		want []string
 	}{
 		"fits": {exitWaits, []string{"pod team/fits needs 10GiB and 25% (claim fits, request gpu)",
-			"claim fits: 10GiB", "waits: a node has the devices of its claims now; the last event is FailedScheduling: 0/3 nodes",
+			"claim fits: 10GiB",
+			"waits: a node has the devices of its claims now; the last event is FailedScheduling: 0/3 nodes",
 			"gpu-1  yes   fits/gpu: GPU-A", "FailedScheduling (7 times)"}},
-		"large": {exitWaits, []string{"waits: none of 1 nodes has the devices of its claims: no GPU for 60GiB and 25% " +
-			"(claim large, request gpu): the largest free share is 19GiB, taint gpu.kerf.dev/unhealthy=lost", "gpu-1  no"}},
-		"whole":        {exitWaits, []string{"no GPU for a whole GPU (claim whole, request gpu): claims have 1 GPUs"}},
-		"other":        {exitWaits, []string{"waits: claim runs is reserved for another pod; give each pod a claim"}},
-		"rejected":     {exitWaits, []string{"allocated: request gpu: 30GiB and 25% of gpu-a-share on node gpu-1", "waits: no cap."}},
+		"large": {exitWaits, []string{"waits: none of 1 nodes has the devices of its claims: no GPU for 60GiB and " +
+			"25% (claim large, request gpu): the largest free share is 19GiB, taint gpu.kerf.dev/unhealthy=lost",
+			"gpu-1  no"}},
+		"whole": {exitWaits, []string{"no GPU for a whole GPU (claim whole, request gpu): claims have 1 GPUs"}},
+		"other": {exitWaits, []string{"waits: claim runs is reserved for another pod; give each pod a claim"}},
+		"rejected": {exitWaits, []string{"allocated: request gpu: 30GiB and 25% of gpu-a-share on node gpu-1",
+			"waits: no cap."}},
 		"early":        {exitWaits, []string{"waits: claim gpu of the pod has not been created from its template"}},
 		"absent-claim": {exitWaits, []string{"waits: there is no claim absent-claim"}},
 		"nic":          {command.ExitFailure, []string{"requests no GPU of Kerf's"}},

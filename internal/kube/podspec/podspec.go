@@ -65,7 +65,8 @@ func podClaims(p *corev1.Pod) []sharing.PodClaim {
 	return out
 }
 
-// extendedClaim is the claim that the scheduler makes for limits that a DeviceClass maps. No name in a spec has a space.
+// extendedClaim is the claim that the scheduler makes for limits that a DeviceClass maps. No name in a spec has a
+// space.
 const extendedClaim = "extended resources"
 
 // byClaim has a container reference the scheduler's claim in place of the limits that this claim covers.

@@ -103,7 +103,8 @@ func TestAnnotationsOfAnEarlierVersion(t *testing.T) {
 func TestExtendedResources(t *testing.T) {
 	limit := corev1.ResourceRequirements{Limits: corev1.ResourceList{"kerf.dev/gpu": resource.MustParse("1")}}
 	p := &corev1.Pod{
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit}, {Name: "b", Resources: limit}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit},
+			{Name: "b", Resources: limit}}},
 		Status: corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{
 			ResourceClaimName: "p-extended-resources-x",
 			RequestMappings: []corev1.ContainerExtendedResourceRequest{

@@ -85,7 +85,8 @@ func podNames(p pod, before translate.Pod, claims translate.Claims) map[string]s
 		}
 		name := claimName
 		if len(claims.Of) > 1 {
-			name = strings.TrimRight((claimName + "-" + strings.ReplaceAll(c.Name, "#", "-"))[:min(50, len(c.Name)+4)], "-")
+			name = claimName + "-" + strings.ReplaceAll(c.Name, "#", "-")
+			name = strings.TrimRight(name[:min(50, len(name))], "-")
 		}
 		for taken[name] {
 			name = "kerf-" + name

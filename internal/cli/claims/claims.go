@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package survey
+// Package claims reads the ResourceClaims and ResourceSlices of a cluster, as far as they are about GPUs of Kerf.
+package claims
 
 import (
 	"context"
@@ -24,8 +25,8 @@ const (
 	namespacePath = "/apis/resource.k8s.io/v1/namespaces/"
 )
 
-// ResourceClaim is a claim as far as it is about GPUs of Kerf.
-type ResourceClaim struct {
+// Claim is a ResourceClaim as far as it is about GPUs of Kerf.
+type Claim struct {
 	Namespace, Name string
 	// Wanted are its requests of Kerf's device classes.
 	Wanted []dra.Wanted
@@ -38,23 +39,24 @@ type ResourceClaim struct {
 	Reasons []string
 }
 
-// ResourceClaims are the claims of a namespace, or of all if it is empty. Errors are those of Take.
-func ResourceClaims(ctx context.Context, api *access.Client, namespace string) ([]ResourceClaim, error) {
+// List has the claims of a namespace, or of all if it is empty. Errors: sharing.ErrDenied, sharing.ErrNotFound (the
+// cluster has no DRA), sharing.ErrUnavailable.
+func List(ctx context.Context, api *access.Client, namespace string) ([]Claim, error) {
 	path := claimsPath
 	if namespace != "" {
 		path = namespacePath + url.PathEscape(namespace) + "/resourceclaims"
 	}
-	var out []ResourceClaim
+	var out []Claim
 	err := api.List(ctx, path, nil, func(raw json.RawMessage) error {
 		var c resourceapi.ResourceClaim
 		err := json.Unmarshal(raw, &c)
-		out = append(out, resourceClaim(&c))
+		out = append(out, claimOf(&c))
 		return err
 	})
 	return out, err
 }
 
-// Devices are the devices of Kerf in all ResourceSlices, in the scheduler's order. Errors are those of Take.
+// Devices are the devices of Kerf in all ResourceSlices, in the scheduler's order. Errors are those of List.
 func Devices(ctx context.Context, api *access.Client) ([]dra.Offered, error) {
 	var all []resourceapi.ResourceSlice
 	newest := map[string]int64{}
@@ -80,13 +82,13 @@ func Devices(ctx context.Context, api *access.Client) ([]dra.Offered, error) {
 	return out, err
 }
 
-// WithClaims has the devices know what the claims have of them.
-func WithClaims(devices []dra.Offered, claims []ResourceClaim) {
+// Take has the devices know what the claims have of them.
+func Take(devices []dra.Offered, all []Claim) {
 	at := map[string]*dra.Offered{}
 	for i := range devices {
 		at[devices[i].Node+"/"+devices[i].Device] = &devices[i]
 	}
-	for _, c := range claims {
+	for _, c := range all {
 		for _, r := range c.Results {
 			d := at[r.Pool+"/"+r.Device]
 			if d == nil || r.Admin {
@@ -121,8 +123,8 @@ func offered(node string, d resourceapi.Device) dra.Offered {
 	return out
 }
 
-func resourceClaim(c *resourceapi.ResourceClaim) ResourceClaim {
-	out := ResourceClaim{Namespace: c.Namespace, Name: c.Name, Allocated: c.Status.Allocation != nil}
+func claimOf(c *resourceapi.ResourceClaim) Claim {
+	out := Claim{Namespace: c.Namespace, Name: c.Name, Allocated: c.Status.Allocation != nil}
 	devices := c.Spec.Devices
 	narrowed := len(devices.Constraints) > 0
 	for _, r := range devices.Requests {
@@ -160,7 +162,7 @@ func resourceClaim(c *resourceapi.ResourceClaim) ResourceClaim {
 }
 
 // want adds a request, if its class is one of Kerf's.
-func (c *ResourceClaim) want(request, class string, count int64, amounts *resourceapi.CapacityRequirements,
+func (c *Claim) want(request, class string, count int64, amounts *resourceapi.CapacityRequirements,
 	narrowed bool) {
 	w := dra.Wanted{Claim: c.Name, Request: request, Count: int(max(1, count)), Selected: narrowed}
 	switch class {
