@@ -39,9 +39,9 @@ type amountWriter struct{ owned }
 // policyGlob are the globs that admission policies evaluate. The node evaluates all of them.
 var policyGlob = regexp.MustCompile(`^!?[A-Za-z0-9*?-]+$`)
 
-// amountsOf are the profiles' amounts in the words of the ConfigMap. By the profile's name, they are RESOURCE=COUNT of
-// each limit, "privileged" if its pods may have privileged containers, and "namespaces:" with the globs of its
-// namespaces, with spaces between them. A profile without any is left out.
+// amountsOf are the profiles' amounts in the words of the ConfigMap, by the profile's name, with spaces between them.
+// They are RESOURCE=COUNT of each limit, and "privileged" if its pods may have privileged containers. The globs of its
+// namespaces follow "namespaces:". A profile without any is left out.
 func amountsOf(profiles []config.Profile) map[string]string {
 	out := map[string]string{}
 	for _, p := range profiles {

@@ -144,6 +144,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"pods": corev1.SchemeGroupVersion.WithKind("Pod"), "nodes": corev1.SchemeGroupVersion.WithKind("Node"),
 	"daemonsets":             appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
 	"resourceclaims":         resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"),
+	"resourceslices":         resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"),
 	"resourceclaimtemplates": resourceapi.SchemeGroupVersion.WithKind("ResourceClaimTemplate"),
 }
 
@@ -162,7 +163,7 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 		t.Fatalf("no kind is known for %s", r.Resource)
 	}
 	namespace := "tenant"
-	if resource == "nodes" {
+	if resource == "nodes" || resource == "resourceslices" {
 		namespace = ""
 	}
 	typed := func(v values) runtime.Object {

@@ -44,8 +44,8 @@ func namespacesOfClaims() []*corev1.Namespace {
 	return all
 }
 
-// TestClaims has the API server's own code judge claims and templates: by the rules of the chart's values, and by those
-// that the scheduler has written.
+// TestClaims has the API server's own code judge claims and templates. It does so by the rules of the chart's values,
+// and by those that the scheduler has written.
 func TestClaims(t *testing.T) {
 	live := objects(t, made(t, withDRA("always", strings.Replace(rulesOfClaims, "ml-*", "other", 1))))
 	for _, o := range live {
@@ -185,5 +185,35 @@ func TestExpressionsOfClaims(t *testing.T) {
 	}
 	if n < 60 {
 		t.Errorf("%d expressions were compiled", n)
+	}
+}
+
+// TestSlicesOfTheOwnNode: the agent writes ResourceSlices of its driver and of the node that its token names. Others are
+// not judged by this policy.
+func TestSlicesOfTheOwnNode(t *testing.T) {
+	s := newAPIServer(t, withDRA("never", rulesOfClaims), tenant(nil))
+	slice := func(driver, node string) values {
+		return values{"spec": values{"driver": driver, "nodeName": node, "pool": values{"name": node,
+			"generation": 1, "resourceSliceCount": 1}}}
+	}
+	const denied = "may write the ResourceSlices of gpu.kerf.dev of its own node alone"
+	for name, c := range map[string]struct {
+		user, driver, node, denied string
+	}{
+		"its own node":                  {"agent", "gpu.kerf.dev", ownNode, ""},
+		"another node":                  {"agent", "gpu.kerf.dev", "n2", denied},
+		"another driver":                {"agent", "gpu.nvidia.com", ownNode, denied},
+		"a token that names no node":    {"other-agent", "gpu.kerf.dev", ownNode, denied},
+		"another user, on another node": {"", "gpu.nvidia.com", "n2", ""},
+	} {
+		object := slice(c.driver, c.node)
+		for _, r := range []request{
+			{Operation: "CREATE", Resource: "resourceslices", User: c.user, Object: object},
+			{Operation: "UPDATE", Resource: "resourceslices", User: c.user, Object: object, Old: object},
+		} {
+			if err := s.ask(t, r).wants(c.denied, ""); err != nil {
+				t.Errorf("%s: %s: %v", name, r.Operation, err)
+			}
+		}
 	}
 }
