@@ -5,6 +5,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -53,6 +54,44 @@ func TestStatusOfACluster(t *testing.T) {
 		!strings.Contains(errOut, "kubectl kerf status: list gpunodes") ||
 		!strings.Contains(errOut, "not installed in this cluster") {
 		t.Errorf("no Kerf: status %d: %s", code, errOut)
+	}
+}
+
+// TestClaimsOfACluster: wide and JSON forms of status and top name the claim and request of a grant.
+func TestClaimsOfACluster(t *testing.T) {
+	f := clitest.StartCluster(t, Commands)
+	out, _, _ := f.Call("status", "-o", "json")
+	var s struct {
+		Nodes []struct {
+			Claims map[string][]string
+			Grants []struct {
+				ID, Pod, PodUID string
+				Shares          []struct{ GPU string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &s); err != nil || len(s.Nodes[0].Grants) < 2 || s.Nodes[0].Claims != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	g := s.Nodes[0].Grants[0]
+	f.Lists["/apis/resource.k8s.io/v1/resourceclaims"] = []string{fmt.Sprintf(`{"metadata":{"name":"train-gpu-x7",
+		"namespace":"team"},"status":{"reservedFor":[{"resource":"pods","name":"p","uid":%q}],"allocation":{"devices":{
+		"results":[{"request":"main","driver":"gpu.kerf.dev","pool":"gpu-1","device":"%s-share"},
+		{"request":"nic","driver":"nic.example.com","pool":"gpu-1","device":"%s-share"}]}}}}`, g.PodUID,
+		strings.ToLower(g.Shares[0].GPU), strings.ToLower(g.Shares[0].GPU))}
+	for _, args := range [][]string{{"status", "-o", "wide"}, {"top", "--once", "-o", "wide"}} {
+		out, errOut, code := f.Call(args...)
+		if code != command.ExitOK || !strings.Contains(out, "CLAIM") ||
+			strings.Count(out, "train-gpu-x7/main") != 1 || strings.Contains(out, "nic") {
+			t.Errorf("%q: status %d:\n%s%s", args, code, out, errOut)
+		}
+	}
+	if out, _, _ = f.Call("status", "-o", "json"); json.Unmarshal([]byte(out), &s) != nil ||
+		len(s.Nodes[0].Claims[g.ID]) != 1 || s.Nodes[0].Claims[g.ID][0] != "train-gpu-x7/main" {
+		t.Errorf("json: %s", out)
+	}
+	if out, _, _ = f.Call("top", "--once", "-o", "json"); strings.Count(out, `"train-gpu-x7/main"`) != 1 {
+		t.Errorf("json: %s", out)
 	}
 }
 

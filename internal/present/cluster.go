@@ -31,6 +31,8 @@ type ClusterNode struct {
 	LastSeen *time.Time `json:"lastSeen"`
 	Stale    bool       `json:"stale"`
 	gpunode.Status
+	// Claims are the ResourceClaims of grants, by the grant's ID, as CLAIM/REQUEST.
+	Claims map[string][]string `json:"claims,omitempty"`
 }
 
 // Filter returns the cluster with the grants of some pods only. Grants of processes have no pod.
@@ -211,7 +213,7 @@ func GPUName(node string, g gpunode.GPU) string { return clean(node) + "/" + str
 func clusterGrants(c Cluster, o Options) string {
 	head := []string{"GRANT", "NODE/GPU", "STATE", "MEMORY", "PERCENT", "LEVEL"}
 	if o.Wide {
-		head = append(head, "BACKEND", "PROFILE", "ID")
+		head = append(head, "BACKEND", "PROFILE", "ID", "CLAIM")
 	}
 	rows, styles := [][]string{head}, []style{bold}
 	for _, n := range c.Nodes {
@@ -231,7 +233,8 @@ func clusterGrants(c Cluster, o Options) string {
 				}
 				row := []string{grantName(grant), on, or(grant.State), memory(f.MemoryBytes), share(f), or(grant.Level)}
 				if o.Wide {
-					row = append(row, or(grant.Backend), or(grant.Profile), or(grant.ID))
+					row = append(row, or(grant.Backend), or(grant.Profile), or(grant.ID),
+						or(strings.Join(n.Claims[grant.ID], ",")))
 				}
 				rows, styles = append(rows, row), append(styles, st)
 			}

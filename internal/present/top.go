@@ -139,6 +139,8 @@ type ClusterUsage struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
 	Level     string `json:"level"`
+	// Claims are the ResourceClaims of the grant, as CLAIM/REQUEST.
+	Claims []string `json:"claims,omitempty"`
 	// MemoryBytes is granted, UsedBytes in use, and SM the part of the time in which the GPU worked for it, 0 to 1.
 	MemoryBytes uint64   `json:"memoryBytes"`
 	UsedBytes   *float64 `json:"usedBytes"`
@@ -206,7 +208,7 @@ func ClusterTop(uses []ClusterUsage, order string, o Options) string {
 	})
 	rows, styles := [][]string{{"NODE/GPU", "OWNER", "USED", "GRANTED", "SM", "LEVEL"}}, []style{bold}
 	if o.Wide {
-		rows[0] = append(rows[0], "GRANT", "UUID")
+		rows[0] = append(rows[0], "GRANT", "UUID", "CLAIM")
 	}
 	for _, u := range uses {
 		row := []string{clean(u.Node) + "/" + strconv.Itoa(u.Index), u.name(), unknown, unknown, unknown, or(u.Level)}
@@ -224,7 +226,7 @@ func ClusterTop(uses []ClusterUsage, order string, o Options) string {
 			row[4] = ratio(*u.SM)
 		}
 		if o.Wide {
-			row = append(row, or(u.Grant), or(u.GPU))
+			row = append(row, or(u.Grant), or(u.GPU), or(strings.Join(u.Claims, ",")))
 		}
 		rows, styles = append(rows, row), append(styles, st)
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +36,12 @@ const (
 // policies, which can read a ConfigMap and not the config.
 type amountWriter struct{ owned }
 
-// amountsOf are the profiles' amounts in the words of the ConfigMap. By the profile's name, they are RESOURCE=COUNT of
-// each limit, and "privileged" if its pods may have privileged containers, with spaces between them. A profile without
-// any is left out.
+// policyGlob are the globs that admission policies evaluate. The node evaluates all of them.
+var policyGlob = regexp.MustCompile(`^!?[A-Za-z0-9*?-]+$`)
+
+// amountsOf are the profiles' amounts in the words of the ConfigMap, by the profile's name, with spaces between them.
+// They are RESOURCE=COUNT of each limit, and "privileged" if its pods may have privileged containers. The globs of its
+// namespaces follow "namespaces:". A profile without any is left out.
 func amountsOf(profiles []config.Profile) map[string]string {
 	out := map[string]string{}
 	for _, p := range profiles {
@@ -46,6 +51,10 @@ func amountsOf(profiles []config.Profile) map[string]string {
 		}
 		if p.AllowPrivileged {
 			words = append(words, "privileged")
+		}
+		odd := func(glob string) bool { return !policyGlob.MatchString(glob) }
+		if len(p.Namespaces) > 0 && !slices.ContainsFunc(p.Namespaces, odd) {
+			words = append(words, "namespaces:"+strings.Join(p.Namespaces, ","))
 		}
 		if len(words) > 0 {
 			out[p.Name] = strings.Join(words, " ")

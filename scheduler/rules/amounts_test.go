@@ -34,14 +34,14 @@ func inKerf(name string, data map[string]string) *corev1.ConfigMap {
 func TestAmountsOf(t *testing.T) {
 	c, err := config.Decode([]byte(configOf(
 		"{name: small, memory: 4GiB, percent: 10}, {name: pair, gpuCount: 2}, {name: odd, memory: 1500MiB}, " +
-			"{name: team, percent: 25, namespaces: [a], allowPrivileged: true}, {name: odd-team, memory: 1500MiB, " +
-			"namespaces: [a], allowPrivileged: true}")))
+			"{name: team, percent: 25, namespaces: [a-*, '!a-b'], allowPrivileged: true}, {name: odd-team, " +
+			"memory: 1500MiB, namespaces: ['[ab]'], allowPrivileged: true}")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
 		"small": "kerf.dev/gpu-memory-gib=4 kerf.dev/gpu-percent=10", "pair": "kerf.dev/gpu=2",
-		"team": "kerf.dev/gpu-percent=25 privileged", "odd-team": "privileged",
+		"team": "kerf.dev/gpu-percent=25 privileged namespaces:a-*,!a-b", "odd-team": "privileged",
 	}
 	if d := cmp.Diff(want, amountsOf(c.Profiles())); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

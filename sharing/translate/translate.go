@@ -66,6 +66,28 @@ type Change struct {
 // Empty is true when the pod requests nothing of another tool's.
 func (c Change) Empty() bool { return len(c.Drop) == 0 && len(c.DropAnnotations) == 0 }
 
+// Apply is the pod with the change.
+func (c Change) Apply(p Pod) Pod {
+	out := Pod{Annotations: maps.Clone(p.Annotations)}
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	for _, name := range c.DropAnnotations {
+		delete(out.Annotations, name)
+	}
+	maps.Copy(out.Annotations, c.Annotations)
+	for _, one := range p.Containers {
+		limits := map[string]string{}
+		maps.Copy(limits, one.Limits)
+		for _, name := range c.Drop[one.Name] {
+			delete(limits, name)
+		}
+		maps.Copy(limits, c.Limits[one.Name])
+		out.Containers = append(out.Containers, Container{Name: one.Name, Limits: limits, Init: one.Init})
+	}
+	return out
+}
+
 // Pod says how a pod that was written for another tool asks the same of Kerf. Every problem is in the error, each a
 // *sharing.FieldError: what cannot be read, and what has no counterpart. The pod is then to stay as it is.
 func (o Options) Pod(p Pod) (Change, error) {

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,8 +142,11 @@ type request struct {
 // kinds are those of the resources that are tried.
 var kinds = map[string]schema.GroupVersionKind{
 	"pods": corev1.SchemeGroupVersion.WithKind("Pod"), "nodes": corev1.SchemeGroupVersion.WithKind("Node"),
-	"daemonsets": appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
-	"gpunodes":   {Group: "kerf.dev", Version: "v1alpha1", Kind: "GPUNode"},
+	"gpunodes":               {Group: "kerf.dev", Version: "v1alpha1", Kind: "GPUNode"},
+	"daemonsets":             appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	"resourceclaims":         resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"),
+	"resourceslices":         resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"),
+	"resourceclaimtemplates": resourceapi.SchemeGroupVersion.WithKind("ResourceClaimTemplate"),
 }
 
 // answer is what the policies say to it: the refusal, and the warnings.
@@ -160,7 +164,7 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 		t.Fatalf("no kind is known for %s", r.Resource)
 	}
 	namespace := "tenant"
-	if resource == "nodes" || resource == "gpunodes" {
+	if slices.Contains([]string{"nodes", "gpunodes", "resourceslices"}, resource) {
 		namespace = ""
 	}
 	typed := func(v values) runtime.Object {

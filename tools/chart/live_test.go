@@ -105,7 +105,7 @@ func TestLastGoodRulesAreTheSchedulers(t *testing.T) {
 // The API server fetches a parameter before it asks whether a policy is for the object. So a policy that has one lets
 // pods be when it is missing, or is bound to those alone that cannot be judged without it.
 func TestMissingParameterStopsNobodyElse(t *testing.T) {
-	set := values{}
+	set := values{"dra": values{"enabled": true}}
 	params := 0
 	judge := func(name string, fails admission.FailurePolicyType, ref *admission.ParamRef,
 		match *admission.MatchResources) {
@@ -135,7 +135,7 @@ func TestMissingParameterStopsNobodyElse(t *testing.T) {
 			judge(name, *p.Spec.FailurePolicy, refusing[name].Spec.ParamRef, refusing[name].Spec.MatchResources)
 		}
 	}
-	if params != 2 {
+	if params != 3 {
 		t.Errorf("%d policies have a parameter", params)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/translate"
 	"github.com/kerf-gpu/kerf/sharing/translate/imports"
 	"github.com/kerf-gpu/kerf/sharing/translate/manifest"
 )
@@ -22,6 +23,7 @@ const exitLeft = 3
 func translateCommand(a *command.App) *cobra.Command {
 	var o manifest.Options
 	var strict bool
+	var to, memory string
 	c := &cobra.Command{
 		Use:   "translate FILE",
 		Short: "Convert manifests of another GPU tool to Kerf's",
@@ -43,16 +45,25 @@ JSON stays JSON. Standard error names each GPU request that the command does not
 change, such as a ResourceClaim. With --strict, one such request is an error
 with exit status 3, and the command prints no manifest.
 
+With --to dra, pods request the same by ResourceClaim: the command adds a
+ResourceClaimTemplate for each kind of request, also for Kerf's own limits.
+A claim states memory, so --gpu-memory gives the size for percentages.
+
 With --namespace, it does not change objects of other namespaces. FILE can be -
 for standard input, for example as a Helm post-renderer. Kerf never translates a
 pod automatically.`,
-		Example: "  kerf translate deployment.yaml | kubectl apply -f -\n" +
+		Example: "  kerf translate pod.yaml --to dra --gpu-memory 79GiB\n" +
+			"  kerf translate deployment.yaml | kubectl apply -f -\n" +
 			"  kerf translate job.yaml --strict --scheduler kerf-scheduler > out.yaml\n" +
 			"  helm template mychart | kerf translate - --replicas 4 > out.yaml\n" +
 			"  kubectl get deploy web -o yaml | kubectl kerf translate - | kubectl diff -f -",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkTranslate(o); err != nil {
+			err := checkTranslate(o)
+			if err == nil {
+				o.ByClaim, err = byClaim(to, memory)
+			}
+			if err != nil {
 				return command.Misused(err)
 			}
 			return translateFile(a, args[0], o, strict)
@@ -67,8 +78,36 @@ pod automatically.`,
 		"MIG profile of the nodes with strategy single, such as 1g.10gb: nvidia.com/gpu becomes that instance")
 	f.IntVar(&o.MemoryFactor, "memory-factor", 1, "MiB in one unit of gpumem or vgpu-memory (HAMi: memoryFactor)")
 	f.StringVar(&o.Scheduler, "scheduler", "", "scheduler that replaces another one in translated objects")
+	f.StringVar(&to, "to", toLimits, "what pods request by: limits (kerf.dev resources) or dra (ResourceClaims)")
+	f.StringVar(&memory, "gpu-memory", "",
+		"with --to dra: memory of one GPU, such as 79GiB: a percentage becomes that part of it")
 	f.BoolVar(&strict, "strict", false, "fail with exit status 3 if a GPU request stays")
 	return c
+}
+
+// toLimits and toDRA are what translated pods request by.
+const (
+	toLimits = "limits"
+	toDRA    = "dra"
+)
+
+// byClaim reads what pods are to request by; nil for limits.
+func byClaim(to, memory string) (*translate.ClaimOptions, error) {
+	switch {
+	case to == toLimits && memory == "":
+		return nil, nil
+	case to == toLimits:
+		return nil, sharing.Invalid("--gpu-memory", memory, "add --to dra", "is for ResourceClaims")
+	case to != toDRA:
+		return nil, sharing.Invalid("--to", to, "write limits or dra", "is no form of request")
+	case memory == "":
+		return &translate.ClaimOptions{}, nil
+	}
+	size, err := sharing.ParseSize("--gpu-memory", memory)
+	if err == nil && size > 16384*sharing.GiB {
+		err = sharing.Invalid("--gpu-memory", memory, "write the memory of one GPU", "is more than any GPU has")
+	}
+	return &translate.ClaimOptions{Memory: size}, err
 }
 
 // checkTranslate checks the flags.

@@ -56,6 +56,9 @@ kerf-scheduler. The result shows the cluster as it is now, without the pod. The
 events show the state at the time of the decision. The command ignores CPU, host
 memory, taints and affinity.
 
+For a pod with ResourceClaims, it reads the claims and ResourceSlices. It then
+does not evaluate CEL selectors and constraints.
+
 Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -118,11 +121,14 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 		return Explanation{}, err
 	}
 	w, ok, err := wantOf(found.Pods[at])
-	if err == nil && !ok {
-		err = fmt.Errorf("it requests no GPU of Kerf's: %w", sharing.ErrInvalid)
-	}
 	if err != nil {
 		return Explanation{}, err
+	}
+	if !ok && len(found.Pods[at].Claims) > 0 {
+		return byClaims(ctx, api, found, more, found.Pods[at], now)
+	}
+	if !ok {
+		return Explanation{}, fmt.Errorf("it requests no GPU of Kerf's: %w", sharing.ErrInvalid)
 	}
 	state.Learn(w)
 	x := Explanation{
@@ -137,11 +143,15 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	for _, answer := range state.Answers(w, freeCPU(found, w.UID), now) {
 		x.Nodes = append(x.Nodes, answered(answer))
 	}
-	for _, e := range more.Events {
-		x.Events = append(x.Events, said{Reason: e.Reason, Message: e.Message, From: e.From, Last: e.Last,
-			Count: e.Count})
-	}
+	x.Events = eventsOf(more)
 	return x, nil
+}
+
+func eventsOf(more survey.More) (out []said) {
+	for _, e := range more.Events {
+		out = append(out, said{Reason: e.Reason, Message: e.Message, From: e.From, Last: e.Last, Count: e.Count})
+	}
+	return out
 }
 
 // booksOf builds the cluster state, and one sentence for each thing that it could not use.

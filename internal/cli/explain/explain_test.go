@@ -63,9 +63,17 @@ func explained() map[string][]string {
 	return lists
 }
 
-func TestExplainPod(t *testing.T) {
-	lists := explained()
-	asked := ""
+// describer answers with lists, and runs describe pod.
+func describer(t *testing.T, lists map[string][]string) func(args ...string) (string, string, int) {
+	t.Helper()
+	call, _ := describerOf(t, lists)
+	return call
+}
+
+// describerOf returns the field selector of the last request for events as well.
+func describerOf(t *testing.T, lists map[string][]string) (func(args ...string) (string, string, int), *string) {
+	t.Helper()
+	asked := new(string)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		items, ok := lists[r.URL.Path]
 		if !ok {
@@ -73,23 +81,28 @@ func TestExplainPod(t *testing.T) {
 			return
 		}
 		if strings.HasSuffix(r.URL.Path, "/events") {
-			asked = r.URL.Query().Get("fieldSelector")
+			*asked = r.URL.Query().Get("fieldSelector")
 		}
 		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(items, ","))
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(path, fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: "+
 		"{server: %q}}\ncontexts:\n- {name: x, context: {cluster: c}}\ncurrent-context: x\n", server.URL),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	call := func(args ...string) (string, string, int) {
+	return func(args ...string) (string, string, int) {
 		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
 		a := &command.App{Out: out, ErrOut: errOut, Getenv: func(string) string { return "" }}
 		code, _ := a.Execute(append([]string{"describe", "pod", "--kubeconfig", path, "-n", "team"}, args...), Commands)
 		return out.String(), errOut.String(), code
-	}
+	}, asked
+}
+
+func TestExplainPod(t *testing.T) {
+	lists := explained()
+	call, asked := describerOf(t, lists)
 	for name, tt := range map[string]struct {
 		args []string
 		code int
@@ -133,8 +146,8 @@ func TestExplainPod(t *testing.T) {
 		x.Nodes[2].Reason != "too little free on any one GPU" || len(x.Events) != 1 || len(x.Left) != 2 {
 		t.Errorf("%+v", x)
 	}
-	if asked != "involvedObject.kind=Pod,involvedObject.name=chat-3" {
-		t.Errorf("requested the events of %q", asked)
+	if *asked != "involvedObject.kind=Pod,involvedObject.name=chat-3" {
+		t.Errorf("requested the events of %q", *asked)
 	}
 	lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"] = []string{
 		`{"metadata":{"name":"kerf-node-gpu-2"},"spec":{"renewTime":"2020-01-01T00:00:00.000000Z","leaseDurationSeconds":40}}`}
@@ -142,5 +155,102 @@ func TestExplainPod(t *testing.T) {
 		!strings.Contains(out, "kerf-agent was last heard from") ||
 		!strings.Contains(out, "kerf-agent was never heard from") {
 		t.Errorf("heartbeats that are old: status %d:\n%s%s", code, out, errOut)
+	}
+}
+
+// clusterWithClaims has a node with two GPUs by DRA, and pods with claims.
+func clusterWithClaims() map[string][]string {
+	lists := explained()
+	device := func(uuid, kind, capacity string) string {
+		return fmt.Sprintf(`{"name":"%s-%s","attributes":{"uuid":{"string":%q},"type":{"string":%q}}%s}`,
+			strings.ToLower(uuid), kind, uuid, kind, capacity)
+	}
+	const amounts = `,"capacity":{"memory":{"value":"79Gi"},"percent":{"value":"100"}}`
+	slice := func(generation int, devices ...string) string {
+		return fmt.Sprintf(`{"spec":{"driver":"gpu.kerf.dev","nodeName":"gpu-1","pool":{"name":"gpu-1",
+			"generation":%d,"resourceSliceCount":1},"devices":[%s]}}`, generation, strings.Join(devices, ","))
+	}
+	lists["/apis/resource.k8s.io/v1/resourceslices"] = []string{
+		slice(1, device("GPU-OLD", "whole", "")),
+		slice(2, device("GPU-A", "share", amounts), device("GPU-A", "whole", ""), device("GPU-B", "share", amounts+
+			`,"taints":[{"key":"gpu.kerf.dev/unhealthy","value":"lost","effect":"NoSchedule"}]`))}
+	claim := func(name, request, status string) {
+		lists["/apis/resource.k8s.io/v1/resourceclaims"] = append(lists["/apis/resource.k8s.io/v1/resourceclaims"],
+			fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"team"},"spec":{"devices":{"requests":[{"name":"gpu",
+			"exactly":{"deviceClassName":%s}}]}},"status":{%s}}`, name, request, status))
+	}
+	share := func(gib int) string {
+		return fmt.Sprintf(`"share.kerf.dev","capacity":{"requests":{"memory":"%dGi","percent":"25"}}`, gib)
+	}
+	allocated := func(pod string) string {
+		return fmt.Sprintf(`"allocation":{"devices":{"results":[{"request":"gpu","driver":"gpu.kerf.dev",
+			"pool":"gpu-1","device":"gpu-a-share","consumedCapacity":{"memory":"30Gi","percent":"25"}}]}},
+			"reservedFor":[{"resource":"pods","name":"x","uid":"uid-%s"}]`, pod)
+	}
+	claim("runs", share(30), allocated("runs"))
+	claim("fits", share(10), "")
+	claim("large", share(60), "")
+	claim("whole", `"whole.kerf.dev"`, "")
+	claim("nic", `"nic.example.com"`, "")
+	claim("rejected", share(30), allocated("rejected")+`,"devices":[{"driver":"gpu.kerf.dev","pool":"gpu-1",
+		"device":"gpu-a-share","conditions":[{"type":"Ready","status":"False","reason":"Rejected","message":"no cap."}]}]`)
+	pod := func(name, claim, node string) {
+		lists["/api/v1/pods"] = append(lists["/api/v1/pods"], fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"team",
+			"uid":"uid-%s"},"spec":{"nodeName":%q,"resourceClaims":[{"name":"gpu","resourceClaimName":%q}],
+			"containers":[{"name":"main","resources":{"claims":[{"name":"gpu"}]}}]},"status":{"phase":"Pending"}}`, name,
+			name, node, claim))
+	}
+	for _, name := range []string{"fits", "large", "whole", "nic", "absent-claim"} {
+		pod(name, name, "")
+	}
+	pod("other", "runs", "")
+	pod("rejected", "rejected", "gpu-1")
+	lists["/api/v1/pods"] = append(lists["/api/v1/pods"], `{"metadata":{"name":"early","namespace":"team","uid":"e"},
+		"spec":{"resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"t"}],"containers":[{"name":"main"}]},
+		"status":{"phase":"Pending"}}`)
+	return lists
+}
+
+// TestExplainClaims: a pod with a claim waits for its claim, for devices of a node, or for what its events say.
+func TestExplainClaims(t *testing.T) {
+	lists := clusterWithClaims()
+	lists["/api/v1/namespaces/team/events"] = []string{`{"reason":"FailedScheduling",
+		"message":"0/3 nodes are available.","lastTimestamp":"2026-01-02T03:04:05Z","count":7,"source":{"component":"default-scheduler"}}`}
+	call := describer(t, lists)
+	for name, tt := range map[string]struct {
+		code int
+		want []string
+	}{
+		"fits": {exitWaits, []string{"pod team/fits needs 10GiB and 25% (claim fits, request gpu)",
+			"claim fits: 10GiB",
+			"waits: a node has the devices of its claims now; the last event is FailedScheduling: 0/3 nodes",
+			"gpu-1  yes   fits/gpu: GPU-A", "FailedScheduling (7 times)"}},
+		"large": {exitWaits, []string{"waits: none of 1 nodes has the devices of its claims: no GPU for 60GiB and " +
+			"25% (claim large, request gpu): the largest free share is 19GiB, taint gpu.kerf.dev/unhealthy=lost",
+			"gpu-1  no"}},
+		"whole": {exitWaits, []string{"no GPU for a whole GPU (claim whole, request gpu): claims have 1 GPUs"}},
+		"other": {exitWaits, []string{"waits: claim runs is reserved for another pod; give each pod a claim"}},
+		"rejected": {exitWaits, []string{"allocated: request gpu: 30GiB and 25% of gpu-a-share on node gpu-1",
+			"waits: no cap."}},
+		"early":        {exitWaits, []string{"waits: claim gpu of the pod has not been created from its template"}},
+		"absent-claim": {exitWaits, []string{"waits: there is no claim absent-claim"}},
+		"nic":          {command.ExitFailure, []string{"requests no GPU of Kerf's"}},
+	} {
+		out, errOut, code := call(name)
+		for _, want := range tt.want {
+			if code != tt.code || !strings.Contains(out+errOut, want) {
+				t.Errorf("%s: status %d, no %q in:\n%s%s", name, code, want, out, errOut)
+			}
+		}
+	}
+	out, _, _ := call("large", "-o", "json")
+	var x Explanation
+	if err := json.Unmarshal([]byte(out), &x); err != nil || len(x.Claims) != 1 || x.Claims[0].Claim != "large" ||
+		len(x.Nodes) != 1 || x.Nodes[0].Fits {
+		t.Errorf("%v: %s", err, out)
+	}
+	delete(lists, "/apis/resource.k8s.io/v1/resourceslices")
+	if out, _, _ := call("fits"); !strings.Contains(out, "no node publishes GPUs by DRA") {
+		t.Errorf("without slices: %s", out)
 	}
 }

@@ -24,6 +24,8 @@ type Explanation struct {
 	Needs     string `json:"needs"`
 	// PendingReason is why the pod has no GPU; empty where it has.
 	PendingReason string `json:"pendingReason,omitempty"`
+	// Claims are its ResourceClaims with GPUs of Kerf.
+	Claims []claimed `json:"claims,omitempty"`
 	// Node is where it is, Planned what its Binding named by container, Has what its node reports.
 	Node    string              `json:"node,omitempty"`
 	Planned map[string][]string `json:"planned,omitempty"`
@@ -112,6 +114,7 @@ func (x Explanation) write(w io.Writer, most int) error {
 	if x.Node != "" {
 		fmt.Fprintf(&b, "on node %s, bound by %s\n", x.Node, x.boundBy())
 	}
+	b.WriteString(x.lines())
 	for _, h := range x.Has {
 		fmt.Fprintf(&b, "has %s\n", h)
 	}
@@ -161,6 +164,9 @@ func (x Explanation) write(w io.Writer, most int) error {
 
 // boundBy compares what was planned with what the first answer would be.
 func (x Explanation) boundBy() string {
+	if len(x.Claims) > 0 {
+		return "the scheduler that allocated its claims"
+	}
 	if len(x.Planned) == 0 {
 		return "another scheduler (its node chose the GPU)"
 	}
@@ -177,6 +183,9 @@ func joined(gpus map[string][]string) string {
 
 // terms are those that are not 0.
 func terms(all map[string]int64) string {
+	if all == nil {
+		return "-"
+	}
 	sum := int64(0)
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {

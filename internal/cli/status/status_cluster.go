@@ -44,6 +44,11 @@ func clusterPicture(ctx context.Context, a *command.App, api *access.Client, o *
 	if err != nil {
 		return nil, err
 	}
+	if o.Wide() || o.Script() {
+		if err := command.NameClaims(ctx, api, &p); err != nil {
+			return nil, err
+		}
+	}
 	keep, err := o.Pods(ctx, api, a.Overrides.Context.Namespace)
 	if err != nil {
 		return nil, err

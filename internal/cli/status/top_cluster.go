@@ -125,6 +125,11 @@ func (o *topOptions) readCluster(parent context.Context, api *access.Client) (cl
 	if err != nil {
 		return clusterTopData{}, err
 	}
+	if o.Wide() || o.Script() {
+		if err := command.NameClaims(ctx, api, &p); err != nil {
+			return clusterTopData{}, err
+		}
+	}
 	measured, left := measure(ctx, api)
 	keep, err := o.Pods(ctx, api, "")
 	if err != nil {

@@ -133,7 +133,7 @@ func usesOf(p present.Cluster, m measured) []present.ClusterUsage {
 					Node: n.Name, GPU: f.GPU, Index: index[f.GPU], Grant: c.ID, Namespace: c.Namespace, Pod: c.Pod,
 					Container: c.Container,
 					Level:     c.Level, MemoryBytes: uint64(max(0, f.MemoryBytes)), UsedBytes: amount(m.memory, k),
-					SM: amount(m.sm, k),
+					SM: amount(m.sm, k), Claims: n.Claims[c.ID],
 				})
 			}
 		}

@@ -33,13 +33,13 @@ func Convert(p *corev1.Pod) sharing.Pod {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			kind = sharing.ContainerSidecar
 		}
-		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Kind: kind,
-			Limits: limits(c.Resources.Limits), Claims: claims(c)})
+		out.Containers = append(out.Containers, byClaim(p, sharing.PodContainer{Name: c.Name, Kind: kind,
+			Limits: limits(c.Resources.Limits), Claims: claims(c)}))
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Limits: limits(c.Resources.Limits),
-			Claims: claims(c)})
+		out.Containers = append(out.Containers, byClaim(p, sharing.PodContainer{Name: c.Name,
+			Limits: limits(c.Resources.Limits), Claims: claims(c)}))
 	}
 	return out
 }
@@ -59,7 +59,29 @@ func podClaims(p *corev1.Pod) []sharing.PodClaim {
 		}
 		out = append(out, one)
 	}
+	if e := p.Status.ExtendedResourceClaimStatus; e != nil {
+		out = append(out, sharing.PodClaim{Name: extendedClaim, Claim: e.ResourceClaimName})
+	}
 	return out
+}
+
+// extendedClaim is the claim that the scheduler makes for limits that a DeviceClass maps. No name in a spec has a
+// space.
+const extendedClaim = "extended resources"
+
+// byClaim has a container reference the scheduler's claim in place of the limits that this claim covers.
+func byClaim(p *corev1.Pod, c sharing.PodContainer) sharing.PodContainer {
+	e := p.Status.ExtendedResourceClaimStatus
+	if e == nil {
+		return c
+	}
+	for _, m := range e.RequestMappings {
+		if _, has := c.Limits[m.ResourceName]; has && m.ContainerName == c.Name {
+			delete(c.Limits, m.ResourceName)
+			c.Claims = append(c.Claims, sharing.ContainerClaim{Name: extendedClaim, Request: m.RequestName})
+		}
+	}
+	return c
 }
 
 // claims are the ResourceClaims that a container references.

@@ -98,3 +98,30 @@ func TestAnnotationsOfAnEarlierVersion(t *testing.T) {
 		t.Errorf("bound: %v", got)
 	}
 }
+
+// A limit that the scheduler's own claim covers is a reference to this claim. The limits of other containers stay.
+func TestExtendedResources(t *testing.T) {
+	limit := corev1.ResourceRequirements{Limits: corev1.ResourceList{"kerf.dev/gpu": resource.MustParse("1")}}
+	p := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit},
+			{Name: "b", Resources: limit}}},
+		Status: corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{
+			ResourceClaimName: "p-extended-resources-x",
+			RequestMappings: []corev1.ContainerExtendedResourceRequest{
+				{ContainerName: "a", ResourceName: "kerf.dev/gpu", RequestName: "container-0-request-0"},
+				{ContainerName: "b", ResourceName: "example.com/nic", RequestName: "container-1-request-0"},
+			}}},
+	}
+	got := Convert(p)
+	if len(got.Claims) != 1 || got.Claims[0].Claim != "p-extended-resources-x" {
+		t.Fatalf("claims %+v", got.Claims)
+	}
+	want := []sharing.PodContainer{
+		{Name: "a", Limits: map[string]string{},
+			Claims: []sharing.ContainerClaim{{Name: got.Claims[0].Name, Request: "container-0-request-0"}}},
+		{Name: "b", Limits: map[string]string{"kerf.dev/gpu": "1"}},
+	}
+	if diff := cmp.Diff(want, got.Containers); diff != "" {
+		t.Error(diff)
+	}
+}

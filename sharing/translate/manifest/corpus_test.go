@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/translate"
 	"github.com/kerf-gpu/kerf/sharing/translate/manifest"
 )
 
@@ -22,8 +24,20 @@ var update = flag.Bool("update", false, "write the expected files of testdata")
 // TestCorpus: each manifest of testdata becomes the expected text, with the expected messages. A second translation
 // changes nothing.
 func TestCorpus(t *testing.T) {
-	inputs, err := filepath.Glob("testdata/*.in.*")
-	if err != nil || len(inputs) < 8 {
+	corpus(t, "testdata", manifest.Options{Decimal: same, Scheduler: "kerf-scheduler"})
+}
+
+// TestClaimsCorpus is the same for translations to ResourceClaims, also of pods with Kerf's limits.
+func TestClaimsCorpus(t *testing.T) {
+	corpus(t, "testdata/claims", manifest.Options{Decimal: same, Options: translate.Options{Replicas: 4},
+		ByClaim: &translate.ClaimOptions{Memory: 80 * sharing.GiB}})
+}
+
+// corpus translates each manifest of a folder, twice.
+func corpus(t *testing.T, folder string, o manifest.Options) {
+	t.Helper()
+	inputs, err := filepath.Glob(folder + "/*.in.*")
+	if err != nil || len(inputs) < 6 {
 		t.Fatalf("%q, %v", inputs, err)
 	}
 	for _, in := range inputs {
@@ -31,7 +45,6 @@ func TestCorpus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := manifest.Options{Decimal: same, Scheduler: "kerf-scheduler"}
 		r, err := manifest.Translate(data, o)
 		if err != nil {
 			t.Errorf("%s: %v", in, err)

@@ -191,6 +191,16 @@ func render(n *yaml.Node, isJSON bool) string {
 		quoted, _ := json.Marshal(n.Value) // a string always encodes, and YAML reads it as JSON does
 		return string(quoted)
 	}
+	if n.Kind == yaml.SequenceNode {
+		var items []string
+		for _, item := range n.Content {
+			items = append(items, render(item, isJSON))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	if n.Kind == yaml.AliasNode {
+		return "*" + n.Value
+	}
 	var pairs []string
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		pairs = append(pairs, render(n.Content[i], isJSON)+": "+render(n.Content[i+1], isJSON))
@@ -200,5 +210,6 @@ func render(n *yaml.Node, isJSON bool) string {
 
 // plainKey is true for the keys of Kubernetes that the edits put.
 func plainKey(key string) bool {
-	return slices.Contains([]string{"annotations", "computeResources", "limits", "metadata", "resources"}, key)
+	return slices.Contains([]string{"annotations", "claims", "computeResources", claimName, "limits", "metadata",
+		"name", "resourceClaimName", "resourceClaimTemplateName", "resourceClaims", "resources"}, key)
 }

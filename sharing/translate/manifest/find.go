@@ -15,8 +15,8 @@ type pod struct {
 	// meta are mappings that can have annotations for the pod. New ones go to the first, at the path in it.
 	meta []*yaml.Node
 	path []string
-	// node is the pod or its template, which the walk found.
-	node       *yaml.Node
+	// node is the pod or its template, which the walk found. Its spec is nil if it is not one of Kubernetes.
+	node, spec *yaml.Node
 	containers []container
 	// listed is true if the containers are in a list, as in each pod of Kubernetes.
 	listed bool
@@ -46,6 +46,8 @@ type walk struct {
 	changed []object
 	// gpus has the number of GPUs of each pod that requests shares now, by its node.
 	gpus map[*yaml.Node]int
+	// templates are the ResourceClaimTemplates that the result has in addition.
+	templates []template
 	// visible are requests by environment variable, by the container.
 	visible map[*yaml.Node]bool
 }
@@ -96,8 +98,9 @@ func (w *walk) mapping(n *yaml.Node, in object) {
 	if p := podOf(spec, in); spec != nil && len(p.containers) > 0 {
 		w.taken[spec] = true
 		p.node, p.meta, p.path = n, []*yaml.Node{get(n, "metadata")}, []string{"metadata", "annotations"}
+		p.spec = spec
 		if strings.HasSuffix(in.kind, "ServingRuntime") { // KServe's runtimes have the pod's annotations in the spec
-			p.node, p.meta, p.path = spec, []*yaml.Node{spec}, []string{"annotations"}
+			p.node, p.meta, p.path, p.spec = spec, []*yaml.Node{spec}, []string{"annotations"}, nil
 		}
 		w.pod(p)
 	}

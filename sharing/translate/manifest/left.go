@@ -29,7 +29,9 @@ func deviceClasses() []string {
 
 const (
 	remedyDRA      = "request kerf.dev/gpu in the container's limits"
+	remedyClass    = "request class whole.kerf.dev or share.kerf.dev"
 	remedyResource = "write kerf.dev limits"
+	remedyClaim    = "write a ResourceClaimTemplate"
 	remedyLabel    = "nodes of Kerf do not have this label; use the annotation kerf.dev/gpu-model"
 	remedyVisible  = "Kerf sets it to void without a request; write kerf.dev limits"
 )
@@ -40,13 +42,22 @@ type remains struct {
 	visible   map[*yaml.Node]bool
 	// claims has for each ResourceClaim and template of the file whether it requests a GPU.
 	claims map[string]bool
-	seen   map[*yaml.Node]bool
-	out    []string
+	// remedyDRA and remedyResource are for claims, and for other requests.
+	remedyDRA, remedyResource string
+	seen                      map[*yaml.Node]bool
+	out                       []string
 }
 
 // left has a sentence for each request that stays in a file.
-func left(docs []*yaml.Node, namespace string, visible map[*yaml.Node]bool) []string {
-	r := &remains{namespace: namespace, visible: visible, claims: map[string]bool{}, seen: map[*yaml.Node]bool{}}
+func (w *walk) left(docs []*yaml.Node) []string {
+	r := &remains{namespace: w.options.Namespace, visible: w.visible, claims: map[string]bool{},
+		seen: map[*yaml.Node]bool{}, remedyDRA: remedyDRA, remedyResource: remedyResource}
+	if w.options.ByClaim != nil {
+		r.remedyDRA, r.remedyResource = remedyClass, remedyClaim
+	}
+	for _, t := range w.templates {
+		r.claims[t.claim.Name()] = false
+	}
 	for _, doc := range docs {
 		for _, n := range doc.Content {
 			r.claim(n)
@@ -114,9 +125,9 @@ func (r *remains) value(n *yaml.Node, p place) {
 	switch {
 	case p.labels || p.annotations:
 	case foreign(unprefixed(n.Value)):
-		r.say(p, n.Line, n.Value, remedyResource)
+		r.say(p, n.Line, n.Value, r.remedyResource)
 	case slices.Contains(deviceClasses(), n.Value):
-		r.say(p, n.Line, "device class "+n.Value, remedyDRA)
+		r.say(p, n.Line, "device class "+n.Value, r.remedyDRA)
 	}
 }
 
@@ -145,7 +156,7 @@ func (r *remains) mapping(n *yaml.Node, p place, depth int) {
 			r.selector(key.Value, []string{scalar(value)}, key.Line, p)
 		case p.annotations && translate.OtherToolAnnotation(key.Value),
 			!p.annotations && foreign(unprefixed(key.Value)):
-			r.say(p, key.Line, key.Value, remedyResource)
+			r.say(p, key.Line, key.Value, r.remedyResource)
 		case embedded(p, key.Value) && resourceWord.MatchString(scalar(value)):
 			r.say(at, key.Line, "text with "+resourceWord.FindString(value.Value), "translate the text separately")
 		case strings.HasPrefix(p.in.api, "run.ai/") && p.path == "spec" && strings.HasPrefix(key.Value, "gpu"):
@@ -181,9 +192,9 @@ func (r *remains) resourceClaim(n *yaml.Node, p place) {
 			continue
 		}
 		if gpu, known := r.claims[name.Value]; gpu {
-			r.say(p, name.Line, "ResourceClaim "+name.Value+" requests a GPU and", remedyDRA)
+			r.say(p, name.Line, "ResourceClaim "+name.Value+" requests a GPU and", r.remedyDRA)
 		} else if !known {
-			r.say(p, name.Line, "ResourceClaim "+name.Value+" can request a GPU and", remedyDRA)
+			r.say(p, name.Line, "ResourceClaim "+name.Value+" can request a GPU and", r.remedyDRA)
 		}
 	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Namespace string
 	// Scheduler replaces another scheduler's name in an object with a translated request; empty keeps the name.
 	Scheduler string
+	// ByClaim has pods request GPUs by ResourceClaims; nil for limits.
+	ByClaim *translate.ClaimOptions
 	// Decimal is the value of a quantity as a whole number ("1k" is 1000), or the text itself where it is none.
 	Decimal func(quantity string) string
 }
@@ -73,7 +75,13 @@ func Translate(data []byte, o Options) (Result, error) {
 	if r.Text, err = written(data, docs, w.edits); err != nil {
 		return Result{}, err
 	}
-	r.Left = left(docs, o.Namespace, w.visible)
+	r.Left = w.left(docs)
+	if o.ByClaim != nil {
+		r.Left = append(r.Left, w.limitsLeft(docs)...)
+		if r.Text, err = withTemplates(r.Text, w.templates); err != nil {
+			return Result{}, err
+		}
+	}
 	slices.Sort(r.Differences)
 	r.Differences = slices.Compact(r.Differences)
 	return r, nil

@@ -23,17 +23,33 @@ func (w *walk) pod(p pod) {
 		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, err))
 		return
 	}
+	claims, err := w.claimsOf(before, change)
+	if err != nil {
+		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, err))
+		return
+	}
 	if p.listed || !change.Empty() {
 		w.result.Pods++
 	}
 	for i, c := range p.containers {
 		w.taken[c.node] = true
-		w.share(c, fmt.Sprint(change.Drop[before.Containers[i].Name], change.Limits[before.Containers[i].Name]))
+		name := before.Containers[i].Name
+		w.share(c, fmt.Sprint(change.Drop[name], change.Limits[name], claims.Of[name], claims.Same[name]))
 		w.environment(p, c, before.Containers[i], change)
 	}
-	if change.Empty() {
-		return
+	for _, s := range change.Differences {
+		w.say(p.in, "%s", s)
 	}
+	switch {
+	case len(claims.Of) > 0:
+		w.claims(p, before, change, claims)
+	case !change.Empty():
+		w.change(p, before, change)
+	}
+}
+
+// change edits the limits and annotations of a pod.
+func (w *walk) change(p pod, before translate.Pod, change translate.Change) {
 	if len(change.Annotations) > 0 && len(p.path) == 0 {
 		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, sharing.Invalid("container "+p.containers[0].name, "",
 			"write kerf.dev limits and annotations by hand",
@@ -42,9 +58,6 @@ func (w *walk) pod(p pod) {
 	}
 	w.result.Changed++
 	w.changed = append(w.changed, p.in)
-	for _, s := range change.Differences {
-		w.say(p.in, "%s", s)
-	}
 	for i, c := range p.containers {
 		name := before.Containers[i].Name
 		w.limits(c, change.Drop[name], change.Limits[name])
@@ -183,78 +196,6 @@ func (w *walk) ray(n *yaml.Node, in object) {
 	w.say(in, "rayStartParams has num-gpus %d now: KubeRay does not count shares", gpus)
 }
 
-// amount translates a resource that is written as a name and a quantity, as in a SparkApplication.
-func (w *walk) amount(n *yaml.Node, in object) {
-	name, quantity := get(n, "name"), get(n, "quantity")
-	if name == nil || quantity == nil || !foreign(scalar(name)) {
-		return
-	}
-	change, err := w.options.Pod(translate.Pod{Containers: []translate.Container{{Name: "main",
-		Limits: map[string]string{scalar(name): w.options.Decimal(scalar(quantity))}}}})
-	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", in, err))
-		return
-	}
-	if len(change.Limits["main"]) != 1 || len(change.Annotations) > 0 {
-		return // the list of what stays has it
-	}
-	w.result.Pods++
-	w.result.Changed++
-	w.changed = append(w.changed, in)
-	for key, value := range change.Limits["main"] {
-		w.edits.replace(name, bare("!!str", key))
-		w.edits.replace(quantity, bare("!!int", value))
-	}
-	for _, s := range change.Differences {
-		w.say(in, "%s", s)
-	}
-}
-
-// quotas are the kinds that bound the requests of others.
-func quotas() []string {
-	return []string{"ClusterQueue", "ClusterResourceQuota", "Cohort", "LimitRange", "PodGroup", "Queue",
-		"ResourceQuota"}
-}
-
-// quota renames whole GPUs and MIG instances in quotas. The amounts of shares are other units, and stay.
-func (w *walk) quota(n *yaml.Node, in object) {
-	if n != in.node || !slices.Contains(quotas(), in.kind) {
-		return
-	}
-	names := map[*yaml.Node]string{}
-	exact := true
-	words(get(n, "spec"), 0, map[*yaml.Node]bool{}, func(scalar *yaml.Node) {
-		if resource := unprefixed(scalar.Value); foreign(resource) {
-			prefix := strings.TrimSuffix(scalar.Value, resource)
-			name, ok := w.options.Quota(resource)
-			names[scalar], exact = prefix+name, exact && ok
-		}
-	})
-	if len(names) == 0 || !exact {
-		return
-	}
-	for scalar, name := range names {
-		w.edits.replace(scalar, bare("!!str", name))
-	}
-	w.say(in, "counts whole GPUs and MIG instances; shares count as %s and %s", sharing.ResourceMemory,
-		sharing.ResourcePercent)
-}
-
-// words calls a function for each scalar of a tree, also keys.
-func words(n *yaml.Node, depth int, seen map[*yaml.Node]bool, each func(*yaml.Node)) {
-	n = deref(n)
-	if n == nil || seen[n] || depth > deepest {
-		return
-	}
-	seen[n] = true
-	if n.Kind == yaml.ScalarNode {
-		each(n)
-	}
-	for _, c := range n.Content {
-		words(c, depth+1, seen, each)
-	}
-}
-
 // schedulers replaces or names the schedulers of objects with a translated request.
 func (w *walk) schedulers() {
 	done := map[*yaml.Node]bool{}
@@ -276,6 +217,8 @@ func (w *walk) schedulerIn(n *yaml.Node, in object, depth int, seen map[*yaml.No
 	name := get(n, "schedulerName")
 	switch was := scalar(name); {
 	case slices.Contains([]string{"", "default-scheduler", "kerf-scheduler", w.options.Scheduler}, was):
+	case w.options.Scheduler == "" && w.options.ByClaim != nil:
+		w.say(in, "schedulerName %s stays: it must know ResourceClaims; else use --scheduler default-scheduler", was)
 	case w.options.Scheduler == "":
 		w.say(in, "schedulerName %s stays: with kerf-scheduler on the cluster, use --scheduler kerf-scheduler", was)
 	default:

@@ -1,0 +1,88 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestDRAExtendedResource: the stock scheduler makes a claim for limits of kerf.dev/gpu. The pod has one whole GPU by
+// this claim, and no second one by its limit. The claim goes with the pod.
+func TestDRAExtendedResource(t *testing.T) {
+	e := beginWithDRA(t)
+	whole := e.create(one("whole", wholeGPUs(1), hold))
+	o := whole.running()
+	s := o.Status.ExtendedResourceClaimStatus
+	if s == nil || len(s.RequestMappings) != 1 || s.RequestMappings[0].ResourceName != "kerf.dev/gpu" {
+		t.Fatalf("the scheduler made no claim: %+v", s)
+	}
+	g := e.wantHeld(whole, "main", want{gpus: 1, memory: e.node.gpus(t)[0].shareOf(100), percent: 100,
+		level: "exclusive"})
+	if all := e.grantsOf(whole); len(all) != 1 || !g.Whole {
+		t.Errorf("grants %+v", all)
+	}
+	whole.delete()
+	whole.released()
+	eventually(e, "end of the claim", func() error {
+		_, err := e.client.ResourceV1().ResourceClaims(whole.namespace).Get(background(), s.ResourceClaimName,
+			metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("claim %s is still there: %w", s.ResourceClaimName, err)
+	})
+	again := e.create(one("again", wholeGPUs(2), hold))
+	again.running()
+	e.wantHeld(again, "main", want{gpus: 2, memory: e.node.gpus(t)[0].shareOf(100), percent: 100, level: "exclusive"})
+}
+
+// TestDRAAdmission: the API server rejects a claim that no node would take, and describe says which device a pod lacks.
+func TestDRAAdmission(t *testing.T) {
+	e := beginWithDRA(t)
+	const claim = `apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: rejected, namespace: NAMESPACE}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly: {deviceClassName: share.kerf.dev, capacity: {requests: {AMOUNT}}}
+    config:
+    - opaque:
+        driver: gpu.kerf.dev
+        parameters: {apiVersion: gpu.kerf.dev/v1alpha1, kind: GPUParameters, FIELD}
+`
+	for name, tt := range map[string]struct{ amount, field, rejected string }{
+		"percent alone": {`percent: "25"`, "minEnforcement: driver", "percent alone is not enough"},
+		"zero":          {"memory: 0", "minEnforcement: driver", "memory 0 is out of range"},
+		"unknown field": {"memory: 10Gi", "memroy: 10Gi", "have no field memroy"},
+	} {
+		text := strings.NewReplacer("NAMESPACE", e.namespace, "AMOUNT", tt.amount, "FIELD", tt.field).Replace(claim)
+		eventually(e, "rejection of "+name, func() error { // the API server takes a moment to know the policy
+			err := e.apply(text)
+			if err == nil || !strings.Contains(err.Error(), tt.rejected) {
+				e.kubectl(text, "delete", "--ignore-not-found", "-f", "-")
+				return fmt.Errorf("%w, want %q", err, tt.rejected)
+			}
+			return nil
+		})
+	}
+	gpu := e.node.gpus(t)[0]
+	e.template("huge", "500Gi", gpu.UUID)
+	waits := e.create(byClaim("waits", "huge", hold))
+	waits.unplaced()
+	r := e.node.in(e.node.program("kerf"), "--kubeconfig", e.node.env["KUBECONFIG"], "describe", "pod", "waits", "-n",
+		e.namespace)
+	for _, want := range []string{"500GiB (claim waits-gpu-", "none of 1 nodes has the devices of its claims",
+		"FailedScheduling"} {
+		if !strings.Contains(r.out+r.errOut, want) {
+			t.Errorf("no %q in: %s", want, r)
+		}
+	}
+}
