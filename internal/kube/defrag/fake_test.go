@@ -27,9 +27,11 @@ type task struct {
 	name, uid, namespace, owner, node string
 	gpus                              []int
 	gib                               int // 0: whole GPUs
-	count                             int
-	ending                            bool
-	annotations                       map[string]string
+	// profile is that of its MIG instance; gib is then the memory of the instance.
+	profile     string
+	count       int
+	ending      bool
+	annotations map[string]string
 }
 
 // fake is an API server with nodes of two GPUs, kubelets, controllers and a scheduler.
@@ -37,6 +39,8 @@ type fake struct {
 	t       *testing.T
 	tasks   []*task
 	cordons map[string][]gpunode.Cordon
+	// mig puts each GPU in MIG mode.
+	mig     bool
 	record  map[string]any
 	evicted []string
 	now     time.Time
@@ -58,6 +62,18 @@ func newFake(t *testing.T) *fake {
 	}
 	f.tasks[2].namespace = "closed"
 	f.tasks[4].annotations = map[string]string{"kerf.dev/do-not-disrupt": "true"}
+	return f
+}
+
+// newMIGFake is a cluster of MIG GPUs. Small instances of two pods are on both GPUs of the first node, and a pod waits
+// for two instances with a whole GPU each.
+func newMIGFake(t *testing.T) *fake {
+	f := newFake(t)
+	f.mig = true
+	for _, o := range f.tasks {
+		o.gib, o.profile = 10, "1g.10gb"
+	}
+	f.tasks[5].gib, f.tasks[5].profile = 80, "7g.80gb"
 	return f
 }
 
@@ -104,7 +120,8 @@ func (f *fake) get(w http.ResponseWriter, path string) {
 		for i := range 3 {
 			items = append(items, map[string]any{"metadata": map[string]any{"name": node(i)}, "status": map[string]any{
 				"allocatable": map[string]any{"cpu": "64", "memory": "512Gi", "kerf.dev/gpu": "2",
-					"kerf.dev/gpu-memory-gib": "158"},
+					"kerf.dev/gpu-memory-gib": "158", "kerf.dev/mig-1g.10gb": "14",
+					"kerf.dev/mig-7g.80gb": "2"},
 				"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}})
 		}
 	case path == "/api/v1/pods":
@@ -140,9 +157,15 @@ func (f *fake) pods(namespace string) []any {
 		if namespace != "" && t.namespace != namespace {
 			continue
 		}
-		limits := map[string]string{"kerf.dev/gpu-memory-gib": fmt.Sprint(t.gib)}
-		if t.gib == 0 {
-			limits = map[string]string{"kerf.dev/gpu": fmt.Sprint(t.count)}
+		containers := []any{container("main", "gpu-memory-gib", t.gib)}
+		switch {
+		case t.profile != "": // one instance for each container
+			containers = nil
+			for i := range t.count {
+				containers = append(containers, container(fmt.Sprint("main-", i), "mig-"+t.profile, 1))
+			}
+		case t.gib == 0:
+			containers[0] = container("main", "gpu", t.count)
 		}
 		meta := map[string]any{"name": t.name, "namespace": t.namespace, "uid": t.uid, "annotations": t.annotations,
 			"ownerReferences": []any{map[string]any{"kind": "ReplicaSet", "name": t.owner, "uid": t.owner,
@@ -156,9 +179,14 @@ func (f *fake) pods(namespace string) []any {
 				"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}
 		}
 		out = append(out, map[string]any{"metadata": meta, "status": status, "spec": map[string]any{"nodeName": t.node,
-			"containers": []any{map[string]any{"name": "main", "resources": map[string]any{"limits": limits}}}}})
+			"containers": containers}})
 	}
 	return out
+}
+
+func container(name, resource string, amount int) map[string]any {
+	return map[string]any{"name": name, "resources": map[string]any{
+		"limits": map[string]string{"kerf.dev/" + resource: fmt.Sprint(amount)}}}
 }
 
 func (f *fake) gpuNode(i int) map[string]any {
@@ -168,18 +196,34 @@ func (f *fake) gpuNode(i int) map[string]any {
 		s.GPUs = append(s.GPUs, gpunode.GPU{UUID: uuid(i, g), Index: g, Model: "H100", CapacityBytes: 80 * gib,
 			AllocatableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100, Health: "healthy",
 			Levels: []string{"driver"}})
+		if f.mig {
+			g := &s.GPUs[g]
+			g.MIG, g.FreeBytes, g.FreePercent, g.Levels = true, 0, 0, nil
+			g.MIGState = &gpunode.MIGState{MemorySlices: 8, Geometry: []gpunode.MIGProfile{
+				{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, MaxInstances: 7, MemorySlices: 1,
+					PlacementStarts: []int{0, 1, 2, 3, 4, 5, 6}},
+				{Name: "7g.80gb", ID: 0, Compute: 7, MemoryBytes: 80 * gib, MaxInstances: 1, MemorySlices: 8,
+					PlacementStarts: []int{0}}}}
+		}
 	}
+	instances := map[int]int{} // of each GPU
 	for _, t := range f.tasks {
 		if t.node != node(i) {
 			continue
 		}
-		grant := gpunode.Grant{ID: t.uid, PodUID: t.uid, Container: "main"}
+		grant := gpunode.Grant{ID: t.uid, PodUID: t.uid, Container: "main"} // the name counts for nothing here
 		for _, g := range t.gpus {
-			share := gpunode.Share{GPU: uuid(i, g), MemoryBytes: int64(t.gib) * gib}
-			if t.gib == 0 {
+			share := gpunode.Share{GPU: uuid(i, g), MemoryBytes: int64(t.gib) * gib, MIGProfile: t.profile}
+			switch {
+			case t.profile != "":
+				share.MIGStart = instances[g]
+				instances[g]++
+			case t.gib == 0:
 				share.MemoryBytes, share.Percent, share.Whole, s.GPUs[g].Whole = 79*gib, 100, true, true
+				fallthrough
+			default:
+				s.GPUs[g].FreeBytes -= share.MemoryBytes
 			}
-			s.GPUs[g].FreeBytes -= share.MemoryBytes
 			grant.Shares = append(grant.Shares, share)
 		}
 		s.Grants = append(s.Grants, grant)
@@ -246,7 +290,7 @@ func (f *fake) others() {
 }
 
 func (f *fake) free(n, g int, t *task) bool {
-	left := 79
+	left := 80
 	for _, o := range f.tasks {
 		if o.node == node(n) && slices.Contains(o.gpus, g) {
 			if t.gib == 0 || o.gib == 0 {

@@ -20,7 +20,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	planner "github.com/kerf-gpu/kerf/sharing/defrag"
 	"github.com/kerf-gpu/kerf/sharing/defrag/control"
-	"github.com/kerf-gpu/kerf/sharing/defrag/state"
 )
 
 const (
@@ -223,7 +222,7 @@ func (r *Runner) view(ctx context.Context, record control.Record) (control.View,
 
 // allowed reports whether a pod may still be moved.
 func (r *Runner) allowed(p survey.Pod, namespaces []string) bool {
-	return p.DoNotDisrupt != "true" && p.Annotations[state.DoNotDisruptAnnotation] != "true" &&
+	return p.DoNotDisrupt != "true" && p.Annotations[sharing.DoNotDisruptAnnotation] != "true" &&
 		p.OwnerUID != "" && !p.Fixed &&
 		(r.Options.Any || slices.Contains(namespaces, p.Namespace) ||
 			slices.Contains(r.Options.PriorityClasses, p.PriorityClass))

@@ -4,6 +4,7 @@
 package defrag
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -34,42 +35,60 @@ func TestReadAndPlan(t *testing.T) {
 			t.Errorf("moves pod %s at a cost of %d from %s", p.Name, m.Cost, c.State.Text(m.From))
 		}
 	}
+	for i := range c.State.Pods {
+		p := &c.State.Pods[i]
+		if (p.Name == "e") != (p.StayReason == "annotation kerf.dev/do-not-disrupt") {
+			t.Errorf("pod %s stays: %q", p.Name, p.StayReason)
+		}
+	}
+	if len(c.State.Pods) != len(f.tasks) {
+		t.Errorf("%d pods of %d are read", len(c.State.Pods), len(f.tasks))
+	}
 	if fit := plan.Steps[0].Fits[0]; c.State.Text(fit.To) != "n0/0,1" {
 		t.Errorf("the pending pod gets %s", c.State.Text(fit.To))
 	}
 }
 
 // A program is killed at any of its writes, before or after the write has an effect. The next one continues. The
-// pending pod runs, each moved pod is evicted once, no other pod is touched, and no cordon stays.
+// pending pod runs, each moved pod is evicted once, no other pod is touched, and no cordon stays. MIG instances move
+// like shares.
 func TestSurvivesAKillAtEachWrite(t *testing.T) {
 	const writes = 12 // more than it has
-	for fail := range writes {
-		for _, after := range []bool{false, true} {
-			f := newFake(t)
-			f.fail, f.after = fail, after
-			r := &Runner{API: f.open()}
-			for range 25 {
-				s, err := f.step(r)
-				if err != nil && f.writes != f.fail {
-					t.Fatalf("killed at write %d: %v", fail, err)
-				}
-				if err == nil && s.Act == control.Finished {
-					break
-				}
+	for name, fresh := range map[string]func(*testing.T) *fake{"shares": newFake, "MIG": newMIGFake} {
+		for fail := range writes {
+			for _, after := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/write %d/after %t", name, fail, after), func(t *testing.T) {
+					f := fresh(t)
+					f.fail, f.after = fail, after
+					survives(t, f, fresh(t))
+				})
 			}
-			slices.Sort(f.evicted)
-			if !slices.Equal(f.evicted, []string{"a", "b"}) {
-				t.Errorf("killed at write %d (after: %t): evicted %q", fail, after, f.evicted)
-			}
-			if big := f.tasks[5]; big.node != "n0" || len(f.cordons["n0"]) > 0 {
-				t.Errorf("killed at write %d (after: %t): the pod is on %q, cordons %v, record %v", fail, after,
-					big.node, f.cordons, f.record)
-			}
-			for _, i := range []int{2, 3, 4} {
-				if task := f.tasks[i]; task.node != newFake(t).tasks[i].node {
-					t.Errorf("killed at write %d: pod %s is on %q", fail, task.name, task.node)
-				}
-			}
+		}
+	}
+}
+
+// survives runs a defragmentation that is killed once to its end. untouched is the cluster before.
+func survives(t *testing.T, f, untouched *fake) {
+	r := &Runner{API: f.open()}
+	for range 25 {
+		s, err := f.step(r)
+		if err != nil && f.writes != f.fail {
+			t.Fatal(err)
+		}
+		if err == nil && s.Act == control.Finished {
+			break
+		}
+	}
+	slices.Sort(f.evicted)
+	if !slices.Equal(f.evicted, []string{"a", "b"}) {
+		t.Errorf("evicted %q", f.evicted)
+	}
+	if big := f.tasks[5]; big.node != "n0" || len(f.cordons["n0"]) > 0 {
+		t.Errorf("the pod is on %q, cordons %v, record %v", big.node, f.cordons, f.record)
+	}
+	for _, i := range []int{2, 3, 4} {
+		if task := f.tasks[i]; task.node != untouched.tasks[i].node {
+			t.Errorf("pod %s is on %q", task.name, task.node)
 		}
 	}
 }
