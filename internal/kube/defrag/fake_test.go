@@ -39,6 +39,9 @@ type fake struct {
 	t       *testing.T
 	tasks   []*task
 	cordons map[string][]gpunode.Cordon
+	// changes count those of the nodes' GPUNodes.
+	changes       map[string]int
+	recordVersion string
 	// mig puts each GPU in MIG mode.
 	mig     bool
 	record  map[string]any
@@ -51,7 +54,8 @@ type fake struct {
 }
 
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t, cordons: map[string][]gpunode.Cordon{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	f := &fake{t: t, cordons: map[string][]gpunode.Cordon{}, changes: map[string]int{},
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	small := func(name, node string, gpu int) *task {
 		return &task{name: name, uid: "uid-" + name, namespace: "open", owner: "set-" + name, node: node,
 			gpus: []int{gpu}, gib: 20, count: 1}
@@ -77,8 +81,14 @@ func newMIGFake(t *testing.T) *fake {
 	return f
 }
 
-func (f *fake) open() *access.Client {
-	server := httptest.NewServer(http.HandlerFunc(f.serve))
+func (f *fake) open() *access.Client { return f.openFor(func() {}) }
+
+// openFor is a client whose requests call a function first.
+func (f *fake) openFor(before func()) *access.Client {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before()
+		f.serve(w, r)
+	}))
 	f.t.Cleanup(server.Close)
 	file := filepath.Join(f.t.TempDir(), "config")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- "+
@@ -103,6 +113,10 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	f.writes++
 	if f.writes == f.fail && !f.after {
 		http.Error(w, "killed", http.StatusInternalServerError)
+		return
+	}
+	if f.outdated(r, body) {
+		http.Error(w, "the object has been modified", http.StatusConflict)
 		return
 	}
 	f.change(r, body)
@@ -229,9 +243,30 @@ func (f *fake) gpuNode(i int) map[string]any {
 		s.Grants = append(s.Grants, grant)
 	}
 	s.Fingerprint = gpunode.Fingerprint(s.Grants)
-	return map[string]any{"metadata": map[string]string{"name": node(i), "resourceVersion": "1"}, "status": s,
-		"spec": map[string]any{"cordonedGPUs": f.cordons[node(i)]}}
+	meta := map[string]string{"name": node(i), "resourceVersion": f.nodeVersion(node(i))}
+	return map[string]any{"metadata": meta, "status": s, "spec": map[string]any{"cordonedGPUs": f.cordons[node(i)]}}
 }
+
+// outdated reports whether a write is for an earlier version of its object.
+func (f *fake) outdated(r *http.Request, body []byte) bool {
+	var m struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if json.Unmarshal(body, &m) != nil {
+		return false
+	}
+	switch path := r.URL.Path; {
+	case path == recordsPath:
+		return f.record != nil
+	case path == recordPath:
+		return m.Metadata.ResourceVersion != f.recordVersion
+	case strings.HasPrefix(path, gpuNodesPath):
+		return m.Metadata.ResourceVersion != f.nodeVersion(path[len(gpuNodesPath)+1:])
+	}
+	return false
+}
+
+func (f *fake) nodeVersion(name string) string { return fmt.Sprint(1 + f.changes[name]) }
 
 // change has the effect of a write.
 func (f *fake) change(r *http.Request, body []byte) {
@@ -242,13 +277,15 @@ func (f *fake) change(r *http.Request, body []byte) {
 		if meta, ok := m["metadata"].(map[string]any); ok {
 			meta["resourceVersion"] = fmt.Sprint(f.writes)
 		}
-		f.record = m
+		f.record, f.recordVersion = m, fmt.Sprint(f.writes)
 	case strings.HasPrefix(path, gpuNodesPath):
 		var patch struct{ Spec gpunode.Spec }
 		if err := json.Unmarshal(body, &patch); err != nil {
 			f.t.Error(err)
 		}
-		f.cordons[path[len(gpuNodesPath)+1:]] = patch.Spec.CordonedGPUs
+		name := path[len(gpuNodesPath)+1:]
+		f.cordons[name] = patch.Spec.CordonedGPUs
+		f.changes[name]++
 	case strings.HasSuffix(path, "/eviction"):
 		name := strings.Split(path, "/")[6]
 		for _, t := range f.tasks {

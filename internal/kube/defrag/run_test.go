@@ -18,6 +18,20 @@ func (f *fake) step(r *Runner) (Status, error) {
 	return s, err
 }
 
+// finish runs a defragmentation to its end. Only the request that is to fail may fail.
+func (f *fake) finish(r *Runner) {
+	f.t.Helper()
+	for range 25 {
+		s, err := f.step(r)
+		if err != nil && f.writes != f.fail {
+			f.t.Error(err)
+		}
+		if err == nil && s.Act == control.Finished {
+			return
+		}
+	}
+}
+
 // The plan moves the two pods of node n0, which may be moved, and no pod of a closed namespace or with an annotation.
 func TestReadAndPlan(t *testing.T) {
 	f := newFake(t)
@@ -53,7 +67,7 @@ func TestReadAndPlan(t *testing.T) {
 // pending pod runs, each moved pod is evicted once, no other pod is touched, and no cordon stays. MIG instances move
 // like shares.
 func TestSurvivesAKillAtEachWrite(t *testing.T) {
-	const writes = 12 // more than it has
+	const writes = 16 // more than it has
 	for name, fresh := range map[string]func(*testing.T) *fake{"shares": newFake, "MIG": newMIGFake} {
 		for fail := range writes {
 			for _, after := range []bool{false, true} {
@@ -69,16 +83,7 @@ func TestSurvivesAKillAtEachWrite(t *testing.T) {
 
 // survives runs a defragmentation that is killed once to its end. untouched is the cluster before.
 func survives(t *testing.T, f, untouched *fake) {
-	r := &Runner{API: f.open()}
-	for range 25 {
-		s, err := f.step(r)
-		if err != nil && f.writes != f.fail {
-			t.Fatal(err)
-		}
-		if err == nil && s.Act == control.Finished {
-			break
-		}
-	}
+	f.finish(&Runner{API: f.open()})
 	slices.Sort(f.evicted)
 	if !slices.Equal(f.evicted, []string{"a", "b"}) {
 		t.Errorf("evicted %q", f.evicted)
@@ -89,6 +94,37 @@ func survives(t *testing.T, f, untouched *fake) {
 	for _, i := range []int{2, 3, 4} {
 		if task := f.tasks[i]; task.node != untouched.tasks[i].node {
 			t.Errorf("pod %s is on %q", task.name, task.node)
+		}
+	}
+}
+
+// A leader is paused at one of its requests until another one has finished the defragmentation. Whatever it then does
+// moves no pod again, and leaves no cordon.
+func TestLateLeaderChangesNothing(t *testing.T) {
+	for rounds := range 10 {
+		for paused := 1; ; paused++ {
+			f := newFake(t)
+			other := &Runner{API: f.open()}
+			for range rounds {
+				if _, err := f.step(other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			requests := 0
+			late := &Runner{API: f.openFor(func() {
+				if requests++; requests == paused {
+					f.finish(other)
+				}
+			})}
+			_, _ = late.Step(t.Context(), f.now)
+			f.others()
+			if requests < paused {
+				break // it has no more requests
+			}
+			slices.Sort(f.evicted)
+			if !slices.Equal(f.evicted, []string{"a", "b"}) || len(f.cordons["n0"]) > 0 {
+				t.Errorf("round %d, paused at request %d: evicted %q, cordons %v", rounds, paused, f.evicted, f.cordons)
+			}
 		}
 	}
 }
@@ -115,12 +151,15 @@ func TestKeepsCordonsOfOthers(t *testing.T) {
 	f := newFake(t)
 	r := &Runner{API: f.open()}
 	record := control.Record{Node: "n0", GPUs: []string{uuid(0, 0), uuid(0, 1)}}
-	if err := r.mark(t.Context(), record, true); err != nil {
-		t.Fatal(err)
-	}
-	f.cordons["n0"][0].By = "ops"
-	if err := r.mark(t.Context(), record, false); err != nil {
-		t.Fatal(err)
+	for _, cordon := range []bool{true, false} {
+		o, err := r.gpuNode(t.Context(), "n0")
+		if err == nil {
+			err = r.mark(t.Context(), record, o, cordon)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cordons["n0"][0].By = "ops"
 	}
 	if left := f.cordons["n0"]; len(left) != 1 || left[0].By != "ops" {
 		t.Errorf("cordons %v", left)
