@@ -71,7 +71,7 @@ KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
 # What make gate runs, as far as this Makefile has it, in this order. A name with "?" may say that it did not run.
-GATE_TARGETS := test race race-scheduler verify demo e2e attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
+GATE_TARGETS := test race race-scheduler verify console-browser demo e2e attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
 GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST))),$(GATE_TARGETS)) vulncheck?
 
 ##@ Build
@@ -200,8 +200,9 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 	hack/record.sh hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
 
 .PHONY: bench-console
-bench-console: ## Measure CPU and memory of the console with 5,000 nodes and 50 viewers
+bench-console: ## Measure CPU and memory of the console with 5,000 nodes and 50 viewers, then frames in Chromium
 	hack/record.sh hack/bench-console.sh
+	hack/record.sh hack/console-browser.sh -run '^TestFrameTime$$'
 
 .PHONY: matrix
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/reference/enforcement.md; needs root
@@ -248,8 +249,8 @@ nightly-guest: build ## Jobs held by each backend while systemd reloads, restart
 	@hack/nightly-guest.sh
 
 .PHONY: console-browser
-console-browser: ## Run the console's views in Chromium with axe-core, and write a picture of each into .cache/console; installs Chromium as root
-	hack/record.sh hack/console-browser.sh
+console-browser: need ## Run the console's views in Chromium with axe-core, and write a picture of each into .cache/console (first time: downloads Chromium)
+	hack/console-browser.sh -skip '^TestFrameTime$$'
 
 .PHONY: demo
 demo: build ## Show the main job on this machine: on simulated H100 nodes with drivers r615 and r580 (DRIVER names one), or with the driver that is here

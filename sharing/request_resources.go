@@ -44,6 +44,9 @@ const (
 // keyTranslatedFrom says what was rounded up when the pod was translated from the words of another tool.
 const keyTranslatedFrom = "translated-from"
 
+// DoNotDisruptAnnotation of a pod keeps it where it is while other pods are moved: "true".
+const DoNotDisruptAnnotation = Domain + "/do-not-disrupt"
+
 // keyShareCapWith names the container of the same pod whose cap a container shares.
 const keyShareCapWith = "share-cap-with"
 
@@ -171,7 +174,8 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 		key, of, ours := splitAnnotation(name)
 		field, value := "annotation "+name, all[name]
 		switch {
-		case !ours || key == keyScheduling && of != "" || key == keyTranslatedFrom && of == "":
+		case !ours || key == keyScheduling && of != "" || key == keyTranslatedFrom && of == "" ||
+			name == DoNotDisruptAnnotation:
 		case !slices.Contains(annotationKeys(), key):
 			d.note(Invalid(field, "", keyRemedy(key, of), "is not known"))
 		case of != "" && of != container:

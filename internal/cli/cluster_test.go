@@ -133,6 +133,38 @@ kerf_usage_sm_ratio{attribution="process",container="main",gpu="0",gpu_uuid="GPU
 	}
 }
 
+// kerf top reads the monitors at the same time: here the first one answers only once the second one is asked. It names
+// a monitor whose answer is no exposition.
+func TestTopReadsMonitorsAtTheSameTime(t *testing.T) {
+	f := clitest.StartCluster(t, Commands)
+	const pods = "/api/v1/namespaces/kerf-system/pods"
+	for _, n := range []string{"1", "2", "3"} {
+		f.Lists[pods] = append(f.Lists[pods], `{"metadata":{"name":"kerf-monitor-`+n+`"},"spec":{"nodeName":"gpu-`+n+`"}}`)
+	}
+	second := make(chan struct{})
+	f.Unlocked = func(w http.ResponseWriter, path string) bool {
+		switch path {
+		case pods + "/kerf-monitor-1:9446/proxy/metrics":
+			<-second
+			_, _ = io.WriteString(w, "# TYPE kerf_usage_memory_bytes gauge\nkerf_usage_memory_bytes{"+
+				`container="main",gpu_uuid="GPU-gpu-1-0",owner="grant",namespace="team",pod="chat-0"} 2.147483648e+09`+
+				"\n")
+		case pods + "/kerf-monitor-2:9446/proxy/metrics":
+			close(second)
+			_, _ = io.WriteString(w, "<html>")
+		case pods + "/kerf-monitor-3:9446/proxy/metrics":
+		default:
+			return false
+		}
+		return true
+	}
+	out, errOut, code := f.Call("top", "--once")
+	if code != command.ExitOK || !strings.Contains(out, "2GiB") || strings.Count(out, "not known: ") != 1 ||
+		!strings.Contains(out, "of node gpu-2") {
+		t.Errorf("status %d: %s%s", code, out, errOut)
+	}
+}
+
 func TestDoctorOfACluster(t *testing.T) {
 	f := clitest.StartCluster(t, Commands)
 	out, errOut, code := f.Call("doctor")

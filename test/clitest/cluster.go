@@ -25,6 +25,8 @@ type Cluster struct {
 	Lists map[string][]string
 	// On answers what is no list; it is called with mu held.
 	On func(w http.ResponseWriter, method, path, body string) bool
+	// Unlocked is asked before On and without mu, so that it may wait for another request.
+	Unlocked func(w http.ResponseWriter, path string) bool
 	// wrote has each request that is no read.
 	wrote    []string
 	read     []string
@@ -60,6 +62,9 @@ func StartCluster(t *testing.T, commands command.Family) *Cluster {
 }
 
 func (f *Cluster) serve(w http.ResponseWriter, r *http.Request) {
+	if f.Unlocked != nil && f.Unlocked(w, r.URL.Path) {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)

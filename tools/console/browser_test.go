@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 var (
@@ -40,11 +41,11 @@ type page struct {
 func open(t *testing.T, args ...string) page {
 	t.Helper()
 	if *browserPath == "" {
-		t.Skip("not supported here: no browser; hack/console-browser.sh installs Chromium and runs these tests")
+		t.Skip("not supported here: no browser; hack/console-browser.sh downloads Chromium and runs these tests")
 	}
 	address := start(t, args...)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(*browserPath), chromedp.NoSandbox,
-		chromedp.WindowSize(1400, 1000))
+		chromedp.WindowSize(1400, 1000), chromedp.WSURLReadTimeout(patience)) // a busy machine starts it slowly
 	all, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(all)
@@ -210,6 +211,43 @@ func TestViews(t *testing.T) {
 	if !strings.Contains(got, "4") || !strings.Contains(got, "pols") {
 		t.Errorf("errors of the config: %s", got)
 	}
+}
+
+// The address leads to what was shown, keys open the views and a GPU, and a user can save a table and a drawing.
+func TestAddressesKeysAndFiles(t *testing.T) {
+	const shown = `(document.querySelector("[role=status]:not(.live)")?.textContent ?? "")`
+	p := open(t)
+	const one = shown + `.startsWith("8 GPUs on 1 node")`
+	p.run(chromedp.SendKeys(`input[type=search]`, "h100-003", chromedp.ByQuery))
+	p.waits(one)
+	p.run(chromedp.Navigate(p.text(`location.href`)))
+	p.waits(one + ` && document.querySelector("input[type=search]").value === "h100-003"`)
+
+	p.run(chromedp.Evaluate(`window.saved = []; URL.createObjectURL = (b) => { saved.push(b); return ""; };
+		HTMLAnchorElement.prototype.click = () => {}; document.querySelector("details").open = true;`, nil))
+	p.waits(`document.querySelectorAll("tbody tr").length === 8`)
+	p.run(chromedp.Evaluate(`for (const text of ["Export CSV", "Export PNG"])
+			[...document.querySelectorAll("button")].find((b) => b.textContent === text).click()`, nil))
+	p.waits(`saved.length === 2`)
+	var csv, png string
+	p.run(chromedp.Evaluate(`saved.find((b) => b.type === "text/csv").text()`, &csv, promised),
+		chromedp.Evaluate(`saved.find((b) => b.type === "image/png").text().then((t) => t.slice(1, 4))`, &png, promised))
+	if lines := strings.Split(csv, "\r\n"); len(lines) < 9 || !strings.Contains(lines[0], `"Model"`) ||
+		!strings.Contains(lines[1], `"h100-003"`) {
+		t.Errorf("the CSV is %q", csv)
+	}
+	if png != "PNG" {
+		t.Errorf("the picture begins with %q", png)
+	}
+
+	p.run(chromedp.Focus("canvas", chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
+	p.waits(`document.querySelector("h1").textContent.startsWith("GPU ") && window.saved.length === 2`) // not loaded again
+	for key, view := range map[string]string{"1": "Cluster", "2": "Pods", "3": "Teams", "4": "What if", "5": "Config"} {
+		p.run(chromedp.KeyEvent(key))
+		p.waits(fmt.Sprintf(`document.querySelector("h1").textContent === %q`, view))
+	}
+	p.run(chromedp.KeyEvent("?"))
+	p.waits(`document.querySelector("dialog").open`)
 }
 
 // Markup in every text of a tenant stays text.

@@ -7,10 +7,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
@@ -20,8 +23,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// mostExposed bounds what is read of one monitor's exposition, in bytes.
-const mostExposed = 16 << 20
+const (
+	// mostExposed bounds what is read of one monitor's exposition, in bytes.
+	mostExposed = 16 << 20
+	// monitorsAtOnce is how many monitors are read at the same time, and monitorDeadline bounds the answer of each.
+	monitorsAtOnce  = 16
+	monitorDeadline = 5 * time.Second
+)
 
 // useKey is one owner on one GPU. Pod and container are empty for programs outside pods.
 type useKey struct{ gpu, owner, namespace, pod, container, grant string }
@@ -52,11 +60,21 @@ func measure(ctx context.Context, api *access.Client) (m measured, left []string
 		return m,
 			[]string{"usage is unknown: no kerf-monitor runs (deploy/variants/monitor.yaml)"}
 	}
-	for _, p := range pods {
-		text, err := command.CallPod(ctx, api, p, command.MonitorPort, "metrics", nil, mostExposed)
-		if err == nil {
-			err = m.read(text)
+	var mu sync.Mutex
+	for _, err := range eachOf(ctx, len(pods), func(ctx context.Context, i int) error {
+		text, err := command.CallPod(ctx, api, pods[i], command.MonitorPort, "metrics", nil, mostExposed)
+		if err != nil {
+			return err //nolint:wrapcheck // it names the pod
 		}
+		families, err := parse(text)
+		if err != nil {
+			return fmt.Errorf("ask pod of node %s: %w", pods[i].Node, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		m.add(families)
+		return nil
+	}) {
 		if err != nil {
 			left = append(left, err.Error())
 		}
@@ -64,13 +82,36 @@ func measure(ctx context.Context, api *access.Client) (m measured, left []string
 	return m, left
 }
 
-// read takes in one monitor's exposition.
-func (m measured) read(text []byte) error {
+// eachOf calls ask for each number below n, and returns the error of each. Some calls run at the same time, and each
+// has a deadline, so that a monitor that does not answer delays no other.
+func eachOf(ctx context.Context, n int, ask func(ctx context.Context, i int) error) []error {
+	errs := make([]error, n)
+	var all errgroup.Group
+	all.SetLimit(monitorsAtOnce)
+	for i := range n {
+		all.Go(func() error {
+			one, cancel := context.WithTimeout(ctx, monitorDeadline)
+			defer cancel()
+			errs[i] = ask(one, i)
+			return nil
+		})
+	}
+	_ = all.Wait() // the errors are in errs
+	return errs
+}
+
+// parse reads one monitor's exposition.
+func parse(text []byte) (map[string]*dto.MetricFamily, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("read the monitor's metrics: %w (%w)", err, sharing.ErrInvalid)
+		return nil, fmt.Errorf("read the monitor's metrics: %w (%w)", err, sharing.ErrInvalid)
 	}
+	return families, nil
+}
+
+// add takes in what one monitor exposes.
+func (m measured) add(families map[string]*dto.MetricFamily) {
 	for name, into := range map[string]map[useKey]float64{"kerf_usage_memory_bytes": m.memory,
 		"kerf_usage_sm_ratio": m.sm} {
 		for _, row := range families[name].GetMetric() {
@@ -82,7 +123,6 @@ func (m measured) read(text []byte) error {
 			into[keyOf(row).gpu] = row.GetGauge().GetValue()
 		}
 	}
-	return nil
 }
 
 func keyOf(row *dto.Metric) useKey {

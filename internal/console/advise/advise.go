@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/console/model"
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
@@ -130,9 +131,6 @@ func (c Cluster) eviction(w scheduler.PodRequest, sees func(string) bool, now ti
 	return Change{}, false
 }
 
-// doNotDisrupt is the annotation of pods that nothing may evict.
-const doNotDisrupt = "kerf.dev/do-not-disrupt"
-
 func (c Cluster) candidates(node string, sees func(string) bool) []candidate {
 	memory := map[string]int64{}
 	for _, g := range c.Nodes[node].Report.Grants {
@@ -143,7 +141,7 @@ func (c Cluster) candidates(node string, sees func(string) bool) []candidate {
 	var out []candidate
 	for _, uid := range slices.Sorted(maps.Keys(memory)) {
 		p, ok := c.Pods[uid]
-		if ok && sees(p.Namespace) && p.Annotations[doNotDisrupt] != "true" {
+		if ok && sees(p.Namespace) && p.Annotations[sharing.DoNotDisruptAnnotation] != "true" {
 			out = append(out, candidate{p, node, memory[uid]})
 		}
 	}

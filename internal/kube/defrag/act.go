@@ -22,9 +22,9 @@ import (
 func (r *Runner) act(ctx context.Context, s *Status) error {
 	switch s.Act {
 	case control.Cordon:
-		return r.mark(ctx, s.Record, true)
+		return r.mark(ctx, s.Record, s.node, true)
 	case control.Uncordon:
-		return r.mark(ctx, s.Record, false)
+		return r.mark(ctx, s.Record, s.node, false)
 	case control.Evict:
 		return r.evict(ctx, s)
 	case control.Nothing, control.Finished, control.Failed:
@@ -33,12 +33,8 @@ func (r *Runner) act(ctx context.Context, s *Status) error {
 }
 
 // mark cordons the GPUs of a record, or uncordons those that this package has cordoned. A GPU that an administrator
-// has cordoned stays so.
-func (r *Runner) mark(ctx context.Context, record control.Record, cordon bool) error {
-	o, err := r.gpuNode(ctx, record.Node)
-	if err != nil {
-		return err
-	}
+// has cordoned stays so. Nothing happens if the GPUNode has changed.
+func (r *Runner) mark(ctx context.Context, record control.Record, o gpunode.Object, cordon bool) error {
 	spec := o.Spec
 	for _, g := range record.GPUs {
 		i := slices.IndexFunc(spec.CordonedGPUs, func(c gpunode.Cordon) bool { return c.UUID == g })
@@ -52,7 +48,7 @@ func (r *Runner) mark(ctx context.Context, record control.Record, cordon bool) e
 	}
 	patch := map[string]any{"metadata": map[string]string{"resourceVersion": o.Metadata.ResourceVersion},
 		"spec": gpunode.SpecPatch(o.Spec, spec)}
-	err = r.API.Do(ctx, http.MethodPatch, gpuNodesPath+"/"+url.PathEscape(record.Node),
+	err := r.API.Do(ctx, http.MethodPatch, gpuNodesPath+"/"+url.PathEscape(record.Node),
 		url.Values{"fieldManager": {by}}, &access.Body{Type: access.MergePatch, Value: patch}, nil)
 	if err != nil && !errors.Is(err, sharing.ErrConflict) { // the next step tries again
 		return fmt.Errorf("change cordons of gpunode %s: %w", record.Node, err)

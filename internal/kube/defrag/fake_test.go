@@ -27,9 +27,11 @@ type task struct {
 	name, uid, namespace, owner, node string
 	gpus                              []int
 	gib                               int // 0: whole GPUs
-	count                             int
-	ending                            bool
-	annotations                       map[string]string
+	// profile is that of its MIG instance; gib is then the memory of the instance.
+	profile     string
+	count       int
+	ending      bool
+	annotations map[string]string
 }
 
 // fake is an API server with nodes of two GPUs, kubelets, controllers and a scheduler.
@@ -37,6 +39,11 @@ type fake struct {
 	t       *testing.T
 	tasks   []*task
 	cordons map[string][]gpunode.Cordon
+	// changes count those of the nodes' GPUNodes.
+	changes       map[string]int
+	recordVersion string
+	// mig puts each GPU in MIG mode.
+	mig     bool
 	record  map[string]any
 	evicted []string
 	now     time.Time
@@ -47,7 +54,8 @@ type fake struct {
 }
 
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t, cordons: map[string][]gpunode.Cordon{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	f := &fake{t: t, cordons: map[string][]gpunode.Cordon{}, changes: map[string]int{},
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	small := func(name, node string, gpu int) *task {
 		return &task{name: name, uid: "uid-" + name, namespace: "open", owner: "set-" + name, node: node,
 			gpus: []int{gpu}, gib: 20, count: 1}
@@ -61,8 +69,26 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-func (f *fake) open() *access.Client {
-	server := httptest.NewServer(http.HandlerFunc(f.serve))
+// newMIGFake is a cluster of MIG GPUs. Small instances of two pods are on both GPUs of the first node, and a pod waits
+// for two instances with a whole GPU each.
+func newMIGFake(t *testing.T) *fake {
+	f := newFake(t)
+	f.mig = true
+	for _, o := range f.tasks {
+		o.gib, o.profile = 10, "1g.10gb"
+	}
+	f.tasks[5].gib, f.tasks[5].profile = 80, "7g.80gb"
+	return f
+}
+
+func (f *fake) open() *access.Client { return f.openFor(func() {}) }
+
+// openFor is a client whose requests call a function first.
+func (f *fake) openFor(before func()) *access.Client {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before()
+		f.serve(w, r)
+	}))
 	f.t.Cleanup(server.Close)
 	file := filepath.Join(f.t.TempDir(), "config")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- "+
@@ -89,6 +115,10 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "killed", http.StatusInternalServerError)
 		return
 	}
+	if f.outdated(r, body) {
+		http.Error(w, "the object has been modified", http.StatusConflict)
+		return
+	}
 	f.change(r, body)
 	if f.writes == f.fail {
 		http.Error(w, "killed", http.StatusInternalServerError)
@@ -104,7 +134,8 @@ func (f *fake) get(w http.ResponseWriter, path string) {
 		for i := range 3 {
 			items = append(items, map[string]any{"metadata": map[string]any{"name": node(i)}, "status": map[string]any{
 				"allocatable": map[string]any{"cpu": "64", "memory": "512Gi", "kerf.dev/gpu": "2",
-					"kerf.dev/gpu-memory-gib": "158"},
+					"kerf.dev/gpu-memory-gib": "158", "kerf.dev/mig-1g.10gb": "14",
+					"kerf.dev/mig-7g.80gb": "2"},
 				"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}})
 		}
 	case path == "/api/v1/pods":
@@ -140,9 +171,15 @@ func (f *fake) pods(namespace string) []any {
 		if namespace != "" && t.namespace != namespace {
 			continue
 		}
-		limits := map[string]string{"kerf.dev/gpu-memory-gib": fmt.Sprint(t.gib)}
-		if t.gib == 0 {
-			limits = map[string]string{"kerf.dev/gpu": fmt.Sprint(t.count)}
+		containers := []any{container("main", "gpu-memory-gib", t.gib)}
+		switch {
+		case t.profile != "": // one instance for each container
+			containers = nil
+			for i := range t.count {
+				containers = append(containers, container(fmt.Sprint("main-", i), "mig-"+t.profile, 1))
+			}
+		case t.gib == 0:
+			containers[0] = container("main", "gpu", t.count)
 		}
 		meta := map[string]any{"name": t.name, "namespace": t.namespace, "uid": t.uid, "annotations": t.annotations,
 			"ownerReferences": []any{map[string]any{"kind": "ReplicaSet", "name": t.owner, "uid": t.owner,
@@ -156,9 +193,14 @@ func (f *fake) pods(namespace string) []any {
 				"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}
 		}
 		out = append(out, map[string]any{"metadata": meta, "status": status, "spec": map[string]any{"nodeName": t.node,
-			"containers": []any{map[string]any{"name": "main", "resources": map[string]any{"limits": limits}}}}})
+			"containers": containers}})
 	}
 	return out
+}
+
+func container(name, resource string, amount int) map[string]any {
+	return map[string]any{"name": name, "resources": map[string]any{
+		"limits": map[string]string{"kerf.dev/" + resource: fmt.Sprint(amount)}}}
 }
 
 func (f *fake) gpuNode(i int) map[string]any {
@@ -168,26 +210,63 @@ func (f *fake) gpuNode(i int) map[string]any {
 		s.GPUs = append(s.GPUs, gpunode.GPU{UUID: uuid(i, g), Index: g, Model: "H100", CapacityBytes: 80 * gib,
 			AllocatableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100, Health: "healthy",
 			Levels: []string{"driver"}})
+		if f.mig {
+			g := &s.GPUs[g]
+			g.MIG, g.FreeBytes, g.FreePercent, g.Levels = true, 0, 0, nil
+			g.MIGState = &gpunode.MIGState{MemorySlices: 8, Geometry: []gpunode.MIGProfile{
+				{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, MaxInstances: 7, MemorySlices: 1,
+					PlacementStarts: []int{0, 1, 2, 3, 4, 5, 6}},
+				{Name: "7g.80gb", ID: 0, Compute: 7, MemoryBytes: 80 * gib, MaxInstances: 1, MemorySlices: 8,
+					PlacementStarts: []int{0}}}}
+		}
 	}
+	instances := map[int]int{} // of each GPU
 	for _, t := range f.tasks {
 		if t.node != node(i) {
 			continue
 		}
-		grant := gpunode.Grant{ID: t.uid, PodUID: t.uid, Container: "main"}
+		grant := gpunode.Grant{ID: t.uid, PodUID: t.uid, Container: "main"} // the name counts for nothing here
 		for _, g := range t.gpus {
-			share := gpunode.Share{GPU: uuid(i, g), MemoryBytes: int64(t.gib) * gib}
-			if t.gib == 0 {
+			share := gpunode.Share{GPU: uuid(i, g), MemoryBytes: int64(t.gib) * gib, MIGProfile: t.profile}
+			switch {
+			case t.profile != "":
+				share.MIGStart = instances[g]
+				instances[g]++
+			case t.gib == 0:
 				share.MemoryBytes, share.Percent, share.Whole, s.GPUs[g].Whole = 79*gib, 100, true, true
+				fallthrough
+			default:
+				s.GPUs[g].FreeBytes -= share.MemoryBytes
 			}
-			s.GPUs[g].FreeBytes -= share.MemoryBytes
 			grant.Shares = append(grant.Shares, share)
 		}
 		s.Grants = append(s.Grants, grant)
 	}
 	s.Fingerprint = gpunode.Fingerprint(s.Grants)
-	return map[string]any{"metadata": map[string]string{"name": node(i), "resourceVersion": "1"}, "status": s,
-		"spec": map[string]any{"cordonedGPUs": f.cordons[node(i)]}}
+	meta := map[string]string{"name": node(i), "resourceVersion": f.nodeVersion(node(i))}
+	return map[string]any{"metadata": meta, "status": s, "spec": map[string]any{"cordonedGPUs": f.cordons[node(i)]}}
 }
+
+// outdated reports whether a write is for an earlier version of its object.
+func (f *fake) outdated(r *http.Request, body []byte) bool {
+	var m struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if json.Unmarshal(body, &m) != nil {
+		return false
+	}
+	switch path := r.URL.Path; {
+	case path == recordsPath:
+		return f.record != nil
+	case path == recordPath:
+		return m.Metadata.ResourceVersion != f.recordVersion
+	case strings.HasPrefix(path, gpuNodesPath):
+		return m.Metadata.ResourceVersion != f.nodeVersion(path[len(gpuNodesPath)+1:])
+	}
+	return false
+}
+
+func (f *fake) nodeVersion(name string) string { return fmt.Sprint(1 + f.changes[name]) }
 
 // change has the effect of a write.
 func (f *fake) change(r *http.Request, body []byte) {
@@ -198,13 +277,15 @@ func (f *fake) change(r *http.Request, body []byte) {
 		if meta, ok := m["metadata"].(map[string]any); ok {
 			meta["resourceVersion"] = fmt.Sprint(f.writes)
 		}
-		f.record = m
+		f.record, f.recordVersion = m, fmt.Sprint(f.writes)
 	case strings.HasPrefix(path, gpuNodesPath):
 		var patch struct{ Spec gpunode.Spec }
 		if err := json.Unmarshal(body, &patch); err != nil {
 			f.t.Error(err)
 		}
-		f.cordons[path[len(gpuNodesPath)+1:]] = patch.Spec.CordonedGPUs
+		name := path[len(gpuNodesPath)+1:]
+		f.cordons[name] = patch.Spec.CordonedGPUs
+		f.changes[name]++
 	case strings.HasSuffix(path, "/eviction"):
 		name := strings.Split(path, "/")[6]
 		for _, t := range f.tasks {
@@ -246,7 +327,7 @@ func (f *fake) others() {
 }
 
 func (f *fake) free(n, g int, t *task) bool {
-	left := 79
+	left := 80
 	for _, o := range f.tasks {
 		if o.node == node(n) && slices.Contains(o.gpus, g) {
 			if t.gib == 0 || o.gib == 0 {

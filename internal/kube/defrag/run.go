@@ -20,7 +20,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	planner "github.com/kerf-gpu/kerf/sharing/defrag"
 	"github.com/kerf-gpu/kerf/sharing/defrag/control"
-	"github.com/kerf-gpu/kerf/sharing/defrag/state"
 )
 
 const (
@@ -48,6 +47,8 @@ type Status struct {
 	control.Decision
 	// Begun is true if the step began new moves.
 	Begun bool
+	// node is the GPUNode of the record, as the decision saw it.
+	node gpunode.Object
 }
 
 // stored is the ConfigMap with the record.
@@ -117,7 +118,8 @@ func (r *Runner) Step(ctx context.Context, now time.Time) (Status, error) {
 	if err != nil {
 		return s, err
 	}
-	if changed(record, s.Record) {
+	// The write also proves that the decision is current. A leader that was paused meanwhile must not act any more.
+	if s.Act != control.Nothing || changed(record, s.Record) {
 		if err := r.save(ctx, s.Record, version); errors.Is(err, sharing.ErrConflict) {
 			return Status{Decision: control.Decision{Record: record, Reason: "another writer was first"}}, nil
 		} else if err != nil {
@@ -180,15 +182,19 @@ func refOf(p *planner.Pod) control.Ref {
 
 // next decides the next act of a record.
 func (r *Runner) next(ctx context.Context, record control.Record, now time.Time) (Status, error) {
-	v, err := r.view(ctx, record)
+	node, err := r.gpuNode(ctx, record.Node)
 	if err != nil {
 		return Status{}, err
 	}
-	return Status{Decision: control.Next(record, v, r.Limits, now)}, nil
+	v, err := r.view(ctx, record, node)
+	if err != nil {
+		return Status{}, err
+	}
+	return Status{Decision: control.Next(record, v, r.Limits, now), node: node}, nil
 }
 
-// view reads what a record is about.
-func (r *Runner) view(ctx context.Context, record control.Record) (control.View, error) {
+// view reads what a record is about. node is its GPUNode.
+func (r *Runner) view(ctx context.Context, record control.Record, node gpunode.Object) (control.View, error) {
 	var v control.View
 	allowed, err := survey.Namespaces(ctx, r.API, sharing.LabelDefrag, "true")
 	if err != nil {
@@ -209,11 +215,7 @@ func (r *Runner) view(ctx context.Context, record control.Record) (control.View,
 				Owner: p.OwnerUID, Node: p.Node, Ready: p.Ready, Ending: p.Ending, Allowed: r.allowed(p, allowed)})
 		}
 	}
-	o, err := r.gpuNode(ctx, record.Node)
-	if err != nil {
-		return v, err
-	}
-	for _, c := range o.Spec.CordonedGPUs {
+	for _, c := range node.Spec.CordonedGPUs {
 		if c.By == by {
 			v.Cordoned = append(v.Cordoned, c.UUID)
 		}
@@ -223,7 +225,7 @@ func (r *Runner) view(ctx context.Context, record control.Record) (control.View,
 
 // allowed reports whether a pod may still be moved.
 func (r *Runner) allowed(p survey.Pod, namespaces []string) bool {
-	return p.DoNotDisrupt != "true" && p.Annotations[state.DoNotDisruptAnnotation] != "true" &&
+	return p.DoNotDisrupt != "true" && p.Annotations[sharing.DoNotDisruptAnnotation] != "true" &&
 		p.OwnerUID != "" && !p.Fixed &&
 		(r.Options.Any || slices.Contains(namespaces, p.Namespace) ||
 			slices.Contains(r.Options.PriorityClasses, p.PriorityClass))

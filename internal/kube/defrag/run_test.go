@@ -4,6 +4,7 @@
 package defrag
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -15,6 +16,20 @@ func (f *fake) step(r *Runner) (Status, error) {
 	s, err := r.Step(f.t.Context(), f.now)
 	f.others()
 	return s, err
+}
+
+// finish runs a defragmentation to its end. Only the request that is to fail may fail.
+func (f *fake) finish(r *Runner) {
+	f.t.Helper()
+	for range 25 {
+		s, err := f.step(r)
+		if err != nil && f.writes != f.fail {
+			f.t.Error(err)
+		}
+		if err == nil && s.Act == control.Finished {
+			return
+		}
+	}
 }
 
 // The plan moves the two pods of node n0, which may be moved, and no pod of a closed namespace or with an annotation.
@@ -34,41 +49,81 @@ func TestReadAndPlan(t *testing.T) {
 			t.Errorf("moves pod %s at a cost of %d from %s", p.Name, m.Cost, c.State.Text(m.From))
 		}
 	}
+	for i := range c.State.Pods {
+		p := &c.State.Pods[i]
+		if (p.Name == "e") != (p.StayReason == "annotation kerf.dev/do-not-disrupt") {
+			t.Errorf("pod %s stays: %q", p.Name, p.StayReason)
+		}
+	}
+	if len(c.State.Pods) != len(f.tasks) {
+		t.Errorf("%d pods of %d are read", len(c.State.Pods), len(f.tasks))
+	}
 	if fit := plan.Steps[0].Fits[0]; c.State.Text(fit.To) != "n0/0,1" {
 		t.Errorf("the pending pod gets %s", c.State.Text(fit.To))
 	}
 }
 
 // A program is killed at any of its writes, before or after the write has an effect. The next one continues. The
-// pending pod runs, each moved pod is evicted once, no other pod is touched, and no cordon stays.
+// pending pod runs, each moved pod is evicted once, no other pod is touched, and no cordon stays. MIG instances move
+// like shares.
 func TestSurvivesAKillAtEachWrite(t *testing.T) {
-	const writes = 12 // more than it has
-	for fail := range writes {
-		for _, after := range []bool{false, true} {
+	const writes = 16 // more than it has
+	for name, fresh := range map[string]func(*testing.T) *fake{"shares": newFake, "MIG": newMIGFake} {
+		for fail := range writes {
+			for _, after := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/write %d/after %t", name, fail, after), func(t *testing.T) {
+					f := fresh(t)
+					f.fail, f.after = fail, after
+					survives(t, f, fresh(t))
+				})
+			}
+		}
+	}
+}
+
+// survives runs a defragmentation that is killed once to its end. untouched is the cluster before.
+func survives(t *testing.T, f, untouched *fake) {
+	f.finish(&Runner{API: f.open()})
+	slices.Sort(f.evicted)
+	if !slices.Equal(f.evicted, []string{"a", "b"}) {
+		t.Errorf("evicted %q", f.evicted)
+	}
+	if big := f.tasks[5]; big.node != "n0" || len(f.cordons["n0"]) > 0 {
+		t.Errorf("the pod is on %q, cordons %v, record %v", big.node, f.cordons, f.record)
+	}
+	for _, i := range []int{2, 3, 4} {
+		if task := f.tasks[i]; task.node != untouched.tasks[i].node {
+			t.Errorf("pod %s is on %q", task.name, task.node)
+		}
+	}
+}
+
+// A leader is paused at one of its requests until another one has finished the defragmentation. Whatever it then does
+// moves no pod again, and leaves no cordon.
+func TestLateLeaderChangesNothing(t *testing.T) {
+	for rounds := range 10 {
+		for paused := 1; ; paused++ {
 			f := newFake(t)
-			f.fail, f.after = fail, after
-			r := &Runner{API: f.open()}
-			for range 25 {
-				s, err := f.step(r)
-				if err != nil && f.writes != f.fail {
-					t.Fatalf("killed at write %d: %v", fail, err)
+			other := &Runner{API: f.open()}
+			for range rounds {
+				if _, err := f.step(other); err != nil {
+					t.Fatal(err)
 				}
-				if err == nil && s.Act == control.Finished {
-					break
+			}
+			requests := 0
+			late := &Runner{API: f.openFor(func() {
+				if requests++; requests == paused {
+					f.finish(other)
 				}
+			})}
+			_, _ = late.Step(t.Context(), f.now)
+			f.others()
+			if requests < paused {
+				break // it has no more requests
 			}
 			slices.Sort(f.evicted)
-			if !slices.Equal(f.evicted, []string{"a", "b"}) {
-				t.Errorf("killed at write %d (after: %t): evicted %q", fail, after, f.evicted)
-			}
-			if big := f.tasks[5]; big.node != "n0" || len(f.cordons["n0"]) > 0 {
-				t.Errorf("killed at write %d (after: %t): the pod is on %q, cordons %v, record %v", fail, after,
-					big.node, f.cordons, f.record)
-			}
-			for _, i := range []int{2, 3, 4} {
-				if task := f.tasks[i]; task.node != newFake(t).tasks[i].node {
-					t.Errorf("killed at write %d: pod %s is on %q", fail, task.name, task.node)
-				}
+			if !slices.Equal(f.evicted, []string{"a", "b"}) || len(f.cordons["n0"]) > 0 {
+				t.Errorf("round %d, paused at request %d: evicted %q, cordons %v", rounds, paused, f.evicted, f.cordons)
 			}
 		}
 	}
@@ -96,12 +151,15 @@ func TestKeepsCordonsOfOthers(t *testing.T) {
 	f := newFake(t)
 	r := &Runner{API: f.open()}
 	record := control.Record{Node: "n0", GPUs: []string{uuid(0, 0), uuid(0, 1)}}
-	if err := r.mark(t.Context(), record, true); err != nil {
-		t.Fatal(err)
-	}
-	f.cordons["n0"][0].By = "ops"
-	if err := r.mark(t.Context(), record, false); err != nil {
-		t.Fatal(err)
+	for _, cordon := range []bool{true, false} {
+		o, err := r.gpuNode(t.Context(), "n0")
+		if err == nil {
+			err = r.mark(t.Context(), record, o, cordon)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cordons["n0"][0].By = "ops"
 	}
 	if left := f.cordons["n0"]; len(left) != 1 || left[0].By != "ops" {
 		t.Errorf("cordons %v", left)

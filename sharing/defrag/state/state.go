@@ -15,9 +15,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// DoNotDisruptAnnotation of a pod keeps it where it is while other pods are moved: "true".
-const DoNotDisruptAnnotation = sharing.Domain + "/do-not-disrupt"
-
 // Pod is a pod with a request for GPUs.
 type Pod struct {
 	sharing.Pod
@@ -54,8 +51,8 @@ type Input struct {
 // kept says why a pod must stay; empty if it may be moved.
 func (in *Input) kept(p *Pod) string {
 	switch {
-	case p.Annotations[DoNotDisruptAnnotation] == "true":
-		return "annotation " + DoNotDisruptAnnotation
+	case p.Annotations[sharing.DoNotDisruptAnnotation] == "true":
+		return "annotation " + sharing.DoNotDisruptAnnotation
 	case p.Karpenter == "true":
 		return "annotation karpenter.sh/do-not-disrupt"
 	case p.Fixed:

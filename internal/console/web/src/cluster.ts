@@ -283,7 +283,6 @@ export class ClusterView implements View {
 
   private open(i: number): void {
     const r = this.rows[i];
-    if (r) link(gpuPath(r.node, r.gpu), "").dispatchEvent(new MouseEvent("click"));
     if (r) document.dispatchEvent(new CustomEvent("visit", { detail: gpuPath(r.node, r.gpu) }));
   }
 

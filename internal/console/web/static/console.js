@@ -660,7 +660,6 @@
     }
     open(i) {
       const r = this.rows[i];
-      if (r) link(gpuPath(r.node, r.gpu), "").dispatchEvent(new MouseEvent("click"));
       if (r) document.dispatchEvent(new CustomEvent("visit", { detail: gpuPath(r.node, r.gpu) }));
     }
     point(x, y) {
