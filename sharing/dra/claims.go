@@ -23,6 +23,12 @@ type Claim struct {
 	Configs []Config
 }
 
+// ClaimRef names a claim that a pod references. Its UID is one of UIDs, or it is another claim of that name.
+type ClaimRef struct {
+	Namespace, Name string
+	UIDs            []string
+}
+
 // Result is one device that the scheduler allocated.
 type Result struct {
 	// Request is the name of the request, with "/" and the name of the subrequest if it has one.
@@ -85,14 +91,14 @@ func (c Claim) ResourceRequests() []sharing.ResourceRequest {
 func (c Claim) Check(gpus []sharing.GPUID) error {
 	var errs []error
 	for _, r := range c.Results {
-		_, kind, known := deviceOf(r.Device, gpus)
+		at, known := targetOf(r.Device, gpus)
 		var err error
 		switch {
 		case !known:
 			err = fmt.Errorf("this node has no such GPU: %w", sharing.ErrNotFound)
 		case r.Admin:
 			err = fmt.Errorf("kerf gives no admin access; read kerf-monitor's metrics: %w", sharing.ErrUnsupported)
-		case kind == KindWhole:
+		case at.kind != KindShare:
 		case !r.StatesMemory:
 			err = sharing.Invalid("capacity.requests", "", "state memory, such as memory: 10Gi", "states no memory")
 		case r.Memory == 0 || r.Memory%uint64(sharing.GiB) != 0 || r.Memory > uint64(maxMemory):
@@ -237,7 +243,7 @@ func claimOf(pod sharing.Pod, name string, claims []Claim) (Claim, bool) {
 
 // requests are those of the containers of a group.
 func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.ContainerRequest, error) {
-	total, err := g[0].request(gpus)
+	total, advice, err := g[0].request(gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -248,8 +254,8 @@ func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.Contai
 	}
 	switch n := len(members); {
 	case n == 1:
-	case total.Kind == sharing.KindWhole:
-		return nil, fmt.Errorf("%d containers use the same whole GPU; give it to one container: %w", n,
+	case total.Kind != sharing.KindShared:
+		return nil, fmt.Errorf("%d containers use %s together; give it to one container: %w", n, total,
 			sharing.ErrUnsupported)
 	case total.Percent > 0 && uint64(total.Percent) < uint64(n*total.GPUs): //nolint:gosec // small
 		return nil, fmt.Errorf("%d containers share %s of compute; request 1%% or more for each: %w", n, total.Percent,
@@ -261,7 +267,7 @@ func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.Contai
 			Ref: sharing.ContainerRef{PodUID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name,
 				Container: m.container.Name},
 			Kind: m.container.Kind, Requests: slices.Clone(m.asks), Request: part(total, i, len(members)),
-			Advice: sharing.Advice{GPUs: slices.Clone(total.UUIDs)}, Priority: pod.Priority,
+			Advice: advice, Priority: pod.Priority,
 		}
 		if i > 0 {
 			ask.With = members[0].container.Name
@@ -287,49 +293,70 @@ func part(total sharing.Request, i, n int) sharing.Request {
 	return out
 }
 
-// request is the sum of what a container references, on the GPUs that the scheduler chose.
-func (u user) request(gpus []sharing.GPUID) (sharing.Request, error) {
-	type amount struct{ memory, percent uint64 }
-	sums := map[sharing.GPUID]amount{}
-	whole := 0
+// request is the sum of what a container references, on the GPUs or the MIG instance that the scheduler chose.
+func (u user) request(gpus []sharing.GPUID) (sharing.Request, sharing.Advice, error) {
+	kinds := map[Kind]int{}
+	out := sharing.Request{MinLevel: u.params.MinLevel, Profile: u.params.Profile,
+		Models: slices.Clone(u.params.Models), Place: u.params.Placement}
+	advice := sharing.Advice{Exact: true}
 	for _, r := range u.results {
-		gpu, kind, _ := deviceOf(r.Device, gpus) // Check has found it
-		s, again := sums[gpu]
-		if kind == KindWhole {
-			whole++
-			if again {
-				return sharing.Request{}, fmt.Errorf("device %q is allocated twice: %w", r.Device, sharing.ErrInvalid)
-			}
+		at, _ := targetOf(r.Device, gpus) // Check has found it
+		kinds[at.kind]++
+		advice.MIG = at.instance
+		if !slices.Contains(out.UUIDs, at.gpu) {
+			out.UUIDs = append(out.UUIDs, at.gpu)
 		}
-		sums[gpu] = amount{s.memory + r.Memory, s.percent + r.Percent} // at most 32 results of at most maxMemory
-	}
-	out := sharing.Request{Kind: sharing.KindWhole, GPUs: len(sums), MinLevel: u.params.MinLevel,
-		Profile: u.params.Profile, Models: slices.Clone(u.params.Models), Place: u.params.Placement}
-	for gpu := range sums {
-		out.UUIDs = append(out.UUIDs, gpu)
 	}
 	slices.Sort(out.UUIDs)
+	out.GPUs, advice.GPUs = len(out.UUIDs), slices.Clone(out.UUIDs)
+	var err error
 	switch {
-	case whole == len(u.results):
-		return out, u.params.check(out)
-	case whole > 0:
-		return out, fmt.Errorf("it has shares and whole GPUs; request one kind: %w", sharing.ErrUnsupported)
+	case len(kinds) > 1:
+		err = fmt.Errorf("it has shares, whole GPUs or MIG instances together; request one kind: %w",
+			sharing.ErrUnsupported)
+	case kinds[KindMIG] > 1:
+		err = fmt.Errorf("it has %d MIG instances; a program uses one: %w", kinds[KindMIG], sharing.ErrUnsupported)
+	case kinds[KindMIG] == 1:
+		out.Kind, out.MIG = sharing.KindMIG, advice.MIG.Profile
+		err = out.Validate()
+	case kinds[KindWhole] > out.GPUs:
+		err = fmt.Errorf("a whole GPU is allocated twice: %w", sharing.ErrInvalid)
+	case kinds[KindWhole] > 0:
+		out.Kind = sharing.KindWhole
+	default:
+		out.Kind = sharing.KindShared
+		out.Memory, out.Percent, err = u.amounts(gpus)
 	}
-	out.Kind = sharing.KindShared
-	first := sums[out.UUIDs[0]]
-	for _, gpu := range out.UUIDs {
-		switch s := sums[gpu]; {
+	if err != nil {
+		return out, advice, err
+	}
+	return out, advice, u.params.check(out)
+}
+
+// amounts are the totals of the shares that a container references.
+func (u user) amounts(gpus []sharing.GPUID) (sharing.Bytes, sharing.Percent, error) {
+	type amount struct{ memory, percent uint64 }
+	sums := map[sharing.GPUID]amount{}
+	for _, r := range u.results {
+		at, _ := targetOf(r.Device, gpus)
+		s := sums[at.gpu]
+		sums[at.gpu] = amount{s.memory + r.Memory, s.percent + r.Percent} // at most 32 results of at most maxMemory
+	}
+	var first amount
+	for _, s := range sums {
+		if first == (amount{}) {
+			first = s
+		}
+		switch {
 		case s != first:
-			return out, fmt.Errorf("its amounts differ from GPU to GPU; request the same on each: %w",
+			return 0, 0, fmt.Errorf("its amounts differ from GPU to GPU; request the same on each: %w",
 				sharing.ErrUnsupported)
 		case s.percent > uint64(sharing.FullGPU):
-			return out, fmt.Errorf("it requests %d%% of one GPU: %w", s.percent, sharing.ErrInvalid)
+			return 0, 0, fmt.Errorf("it requests %d%% of one GPU: %w", s.percent, sharing.ErrInvalid)
 		}
 	}
-	n := uint64(out.GPUs) //nolint:gosec // 1 to 32
-	out.Memory = sharing.Bytes(first.memory * n)
-	out.Percent = sharing.Percent(first.percent * n) //nolint:gosec // at most 100 each
-	return out, u.params.check(out)
+	n := uint64(len(sums))
+	return sharing.Bytes(first.memory * n), sharing.Percent(first.percent * n), nil //nolint:gosec // at most 100 each
 }
 
 // check compares the amounts of the parameters with those that the scheduler allocated.
