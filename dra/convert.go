@@ -13,18 +13,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
 
-// counter is the one counter of each counter set.
-const counter = "gpu"
-
 // Resources are the ResourceSlices of a node: first the counter sets, which a slice of devices cannot have, then the
 // devices in their order.
 func Resources(node string, devices []dra.Device) resourceslice.DriverResources {
-	one := map[string]resourceapi.Counter{counter: {Value: *resource.NewQuantity(1, resource.DecimalSI)}}
 	pool := resourceslice.Pool{}
-	for _, names := range dra.CounterSets(devices) {
+	for _, sets := range dra.CounterSets(devices) {
 		var s resourceslice.Slice
-		for _, name := range names {
-			s.SharedCounters = append(s.SharedCounters, resourceapi.CounterSet{Name: name, Counters: one})
+		for _, set := range sets {
+			s.SharedCounters = append(s.SharedCounters, resourceapi.CounterSet{Name: set.Name,
+				Counters: countersOf(set.Counters)})
 		}
 		pool.Slices = append(pool.Slices, s)
 	}
@@ -32,8 +29,8 @@ func Resources(node string, devices []dra.Device) resourceslice.DriverResources 
 		var s resourceslice.Slice
 		for _, d := range some {
 			out := deviceOf(d)
-			out.ConsumesCounters = []resourceapi.DeviceCounterConsumption{{CounterSet: dra.CounterSet(d.GPU),
-				Counters: one}}
+			out.ConsumesCounters = []resourceapi.DeviceCounterConsumption{{
+				CounterSet: dra.CounterSetName(d.GPU), Counters: countersOf(d.Consumes)}}
 			s.Devices = append(s.Devices, out)
 		}
 		pool.Slices = append(pool.Slices, s)
@@ -42,6 +39,15 @@ func Resources(node string, devices []dra.Device) resourceslice.DriverResources 
 		pool.Slices = []resourceslice.Slice{{}}
 	}
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{node: pool}}
+}
+
+func countersOf(list []dra.Counter) map[string]resourceapi.Counter {
+	out := map[string]resourceapi.Counter{}
+	for _, c := range list {
+		n := int64(c.Value) //nolint:gosec // slices, or media engines
+		out[c.Name] = resourceapi.Counter{Value: *resource.NewQuantity(n, resource.DecimalSI)}
+	}
+	return out
 }
 
 func deviceOf(d dra.Device) resourceapi.Device {
@@ -56,26 +62,40 @@ func deviceOf(d dra.Device) resourceapi.Device {
 	}
 	if d.Kind == dra.KindShare {
 		out.AllowMultipleAllocations = new(true)
+	}
+	if len(d.Capacity) > 0 {
 		out.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{}
 	}
 	for _, c := range d.Capacity {
-		of := func(n uint64) *resource.Quantity {
-			if c.Name == dra.CapacityMemory {
-				return resource.NewQuantity(int64(n), resource.BinarySI) //nolint:gosec // no GPU has 8 EiB
-			}
-			return resource.NewQuantity(int64(n), resource.DecimalSI) //nolint:gosec // a small number
-		}
-		policy := &resourceapi.CapacityRequestPolicyRange{Min: of(c.Min), Max: of(c.Max)}
-		if c.Min+c.Step <= c.Value { // the API rejects a step that leads beyond the capacity
-			policy.Step = of(c.Step)
-		}
-		out.Capacity[resourceapi.QualifiedName(c.Name)] = resourceapi.DeviceCapacity{Value: *of(c.Value),
-			RequestPolicy: &resourceapi.CapacityRequestPolicy{Default: of(c.Default), ValidRange: policy}}
+		out.Capacity[resourceapi.QualifiedName(c.Name)] = capacityOf(c, d.Kind)
 	}
 	for _, t := range d.Taints {
-		out.Taints = append(out.Taints, resourceapi.DeviceTaint{Key: t.Key, Value: t.Value,
-			Effect: resourceapi.DeviceTaintEffectNoSchedule})
+		effect := resourceapi.DeviceTaintEffectNoSchedule
+		if t.Evict {
+			effect = resourceapi.DeviceTaintEffectNoExecute
+		}
+		out.Taints = append(out.Taints, resourceapi.DeviceTaint{Key: t.Key, Value: t.Value, Effect: effect})
 	}
+	return out
+}
+
+// capacityOf is a capacity of a device. Claims take parts of a share alone.
+func capacityOf(c dra.Capacity, kind dra.Kind) resourceapi.DeviceCapacity {
+	of := func(n uint64) *resource.Quantity {
+		if c.Name == dra.CapacityMemory {
+			return resource.NewQuantity(int64(n), resource.BinarySI) //nolint:gosec // no GPU has 8 EiB
+		}
+		return resource.NewQuantity(int64(n), resource.DecimalSI) //nolint:gosec // a small number
+	}
+	out := resourceapi.DeviceCapacity{Value: *of(c.Value)}
+	if kind != dra.KindShare {
+		return out
+	}
+	policy := &resourceapi.CapacityRequestPolicyRange{Min: of(c.Min), Max: of(c.Max)}
+	if c.Min+c.Step <= c.Value { // the API rejects a step that leads beyond the capacity
+		policy.Step = of(c.Step)
+	}
+	out.RequestPolicy = &resourceapi.CapacityRequestPolicy{Default: of(c.Default), ValidRange: policy}
 	return out
 }
 

@@ -135,13 +135,15 @@ type preparer struct {
 	err      error
 	prepared []dra.Claim
 	ended    []string
+	refs     []dra.ClaimRef
 }
 
 func (p *preparer) Prepare(_ context.Context, claims []dra.Claim) error {
 	p.prepared = claims
 	return p.err
 }
-func (p *preparer) Unprepare(uids []string) error { p.ended = uids; return p.err }
+func (p *preparer) Prepared(context.Context) ([]dra.ClaimRef, error) { return p.refs, p.err }
+func (p *preparer) Unprepare(uids []string) error                    { p.ended = uids; return p.err }
 
 func plugin(p *preparer) *Plugin {
 	return New(Options{Log: slog.New(slog.DiscardHandler), Node: "node-1", Preparer: p, Now: time.Now,
@@ -206,6 +208,42 @@ func TestStatus(t *testing.T) {
 	p.writeStatus(t.Context())
 	if writes() != 2 {
 		t.Errorf("%d writes", writes())
+	}
+}
+
+// TestStatusAfterRestart: a new process writes the status of the claims that an earlier one prepared. The time of the
+// condition stays. Of a claim that was made again under the same name, it writes nothing.
+func TestStatusAfterRestart(t *testing.T) {
+	c := claim()
+	share := string(*c.Status.Allocation.Devices.Results[0].ShareID)
+	then := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c.Status.Devices = []resourceapi.AllocatedDeviceStatus{{Driver: dra.Driver, Pool: "node-1",
+		Device: dra.DeviceName(gpu, dra.KindShare), ShareID: &share, Conditions: []metav1.Condition{{
+			Type: conditionReady, Status: metav1.ConditionTrue, Reason: dra.ReasonReserved,
+			LastTransitionTime: metav1.NewTime(then)}}}}
+	for uids, want := range map[string]bool{uid: true, "another": false} {
+		client := fake.NewClientset(c)
+		prep := &preparer{err: sharing.ErrUnavailable, refs: []dra.ClaimRef{
+			{Namespace: "team", Name: "one", UIDs: []string{uids}}, {Namespace: "team", Name: "gone"}}}
+		p := plugin(prep)
+		p.opt.Client, p.opt.Now = client, func() time.Time { return then.Add(time.Hour) }
+		p.restore(t.Context())
+		prep.err = nil // it is tried again
+		p.restore(t.Context())
+		if !p.statuses.restored {
+			t.Error("it does not know the claims")
+		}
+		p.writeStatus(t.Context())
+		got, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "one", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrote := len(got.Status.Devices) == 3; wrote != want {
+			t.Errorf("claim of %s: %+v", uids, got.Status.Devices)
+		}
+		if at := got.Status.Devices[0].Conditions[0].LastTransitionTime.Time; !at.Equal(then) {
+			t.Errorf("the condition is of %s", at)
+		}
 	}
 }
 

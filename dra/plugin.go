@@ -37,6 +37,8 @@ type Preparer interface {
 	Prepare(ctx context.Context, claims []dra.Claim) error
 	// Unprepare ends the grants of claims, by UID. It may be repeated.
 	Unprepare(uids []string) error
+	// Prepared names the claims of all grants. Those of pods that are not known yet are missing, and in the error.
+	Prepared(ctx context.Context) ([]dra.ClaimRef, error)
 }
 
 // Options are what a Plugin is made of.
@@ -91,9 +93,13 @@ func (p *Plugin) Run(ctx context.Context) error {
 	for {
 		changed := p.opt.Changed()
 		wait, err := p.publish(ctx, helper, &pace)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the agent is stopping
+		case err != nil:
 			return err
 		}
+		p.restore(ctx)
 		p.writeStatus(ctx)
 		if !p.await(ctx, changed, wait) {
 			return nil

@@ -6,6 +6,7 @@ package dra
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -13,6 +14,9 @@ import (
 	"sync"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -35,6 +39,8 @@ type statuses struct {
 	claims map[string]known
 	// failing is true while the API server rejects what is written. Only writeStatus uses it.
 	failing bool
+	// restored is true once the claims that were prepared before this process are known. Only restore uses it.
+	restored bool
 }
 
 // known is a claim, why it was rejected, and what was written last.
@@ -57,6 +63,69 @@ func (s *statuses) prepared(claims []dra.Claim, rejected error) {
 		k.claim, k.rejected = c, rejected
 		s.claims[c.UID] = k
 	}
+}
+
+// found notes a claim that an earlier process prepared, with the times of its conditions. A claim that kubelet has
+// prepared since stays as it is.
+func (s *statuses) found(c dra.Claim, written []dra.DeviceStatus, since []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims == nil {
+		s.claims = map[string]known{}
+	}
+	if _, has := s.claims[c.UID]; !has {
+		s.claims[c.UID] = known{claim: c, written: written, since: since}
+	}
+}
+
+// restore reads the claims of grants that an earlier process reserved. kubelet does not prepare them again. What fails
+// is tried again at the next change.
+func (p *Plugin) restore(ctx context.Context) {
+	if p.statuses.restored {
+		return
+	}
+	refs, err := p.opt.Preparer.Prepared(ctx)
+	errs := []error{err}
+	for _, ref := range refs {
+		get, cancel := context.WithTimeout(ctx, statusTime)
+		c, err := p.opt.Client.ResourceV1().ResourceClaims(ref.Namespace).Get(get, ref.Name, metav1.GetOptions{})
+		cancel()
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			errs = append(errs, err)
+		case slices.Contains(ref.UIDs, string(c.UID)):
+			claim := claimOf(c)
+			written, since := writtenOf(c, claim)
+			p.statuses.found(claim, written, since)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		p.opt.Log.Warn("failed to read prepared claims, will retry", "error", err)
+		return
+	}
+	p.statuses.restored = true
+}
+
+// writtenOf is what the status of a claim says of each device: whether it is ready, and since when.
+func writtenOf(c *resourceapi.ResourceClaim, claim dra.Claim) (written []dra.DeviceStatus, since []time.Time) {
+	for _, r := range claim.Results {
+		one, at := dra.DeviceStatus{}, time.Time{}
+		for _, d := range c.Status.Devices {
+			share := ""
+			if d.ShareID != nil {
+				share = *d.ShareID
+			}
+			if d.Driver != dra.Driver || d.Pool != r.Pool || d.Device != r.Device || share != r.ShareID {
+				continue
+			}
+			if c := meta.FindStatusCondition(d.Conditions, conditionReady); c != nil {
+				one.Ready, at = c.Status == metav1.ConditionTrue, c.LastTransitionTime.Time
+			}
+		}
+		written, since = append(written, one), append(since, at)
+	}
+	return written, since
 }
 
 // ended forgets claims.
@@ -84,7 +153,7 @@ func (s *statuses) changed(grants func() ([]dra.Granted, []sharing.GPUID), now t
 		since := make([]time.Time, len(fresh))
 		for i := range fresh {
 			since[i] = now
-			if i < len(k.written) && k.written[i].Ready == fresh[i].Ready {
+			if i < len(k.written) && k.written[i].Ready == fresh[i].Ready && !k.since[i].IsZero() {
 				since[i] = k.since[i]
 			}
 		}

@@ -50,6 +50,10 @@ func (h Health) String() string {
 type Hardware struct {
 	PCI  string // domain:bus:device.function
 	NUMA int    // NUMA node, -1 if not known
+	// PCIRoot is the PCIe root complex above it, such as "pci0000:00"; empty if not known.
+	PCIRoot string
+	// Architecture is NVIDIA's name in lower case, such as "hopper"; empty if not known.
+	Architecture string
 	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board. They
 	// are 0 if the driver does not report them.
 	Product, Board uint32

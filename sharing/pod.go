@@ -114,6 +114,8 @@ type Advice struct {
 	MIG InstanceRef
 	// NUMA are the NUMA nodes of whole GPUs.
 	NUMA []NUMAAffinity
+	// Exact is true if the scheduler has given the other GPUs and MIG placements to others: no other place will do.
+	Exact bool
 }
 
 // Injection is what a container of a grant gets before it is made.

@@ -63,6 +63,8 @@ type identity struct {
 	minor int
 	pci   pciAddress
 	numa  int // -1: not known
+	// pciRoot and architecture are empty if not known.
+	pciRoot, architecture string
 	// product and board are device and vendor, and those of the board.
 	product, board uint32
 }

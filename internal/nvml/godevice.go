@@ -33,7 +33,7 @@ func (g goDevice) identity() (identity, error) {
 		uuid: sharing.GPUID(uuid), model: name, minor: minor,
 		pci: pciAddress{pci.Domain, pci.Bus, pci.Device}, product: pci.PciDeviceId, board: pci.PciSubSystemId,
 	}
-	id.numa = g.numa(id.pci)
+	id.numa, id.pciRoot, id.architecture = g.numa(id.pci), pciRoot("/sys", id.pci), g.architecture()
 	return id, errors.Join(check("nvmlDeviceGetUUID", r1), check("nvmlDeviceGetName", r2),
 		check("nvmlDeviceGetMinorNumber", r3), check("nvmlDeviceGetPciInfo_v3", r4))
 }

@@ -92,8 +92,9 @@ func (v Inventory) inspect(i int) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Hardware: sharing.Hardware{PCI: id.pci.String(),
-		NUMA: id.numa, Product: id.product, Board: id.board}, Model: id.model, Health: sharing.HealthOK}
+	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Model: id.model, Health: sharing.HealthOK,
+		Hardware: sharing.Hardware{PCI: id.pci.String(), NUMA: id.numa, PCIRoot: id.pciRoot,
+			Architecture: id.architecture, Product: id.product, Board: id.board}}
 	f.addr = id.pci
 	if err := errors.Join(checkUUID(id.uuid), checkName(id.model)); err != nil {
 		return f, err

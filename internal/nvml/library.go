@@ -79,6 +79,14 @@ type System struct {
 	CUDAVersion int
 }
 
+// CUDA is the highest CUDA version that the driver serves, such as "13.0"; empty if unknown.
+func (s System) CUDA() string {
+	if s.CUDAVersion <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", s.CUDAVersion/1000, s.CUDAVersion%1000/10)
+}
+
 // Library is an initialised NVML. It is safe for concurrent use.
 type Library struct {
 	Inventory

@@ -94,6 +94,9 @@ func testDriver(t *testing.T, library string) {
 		if g.NUMA != i/4 {
 			t.Errorf("GPU %d is of NUMA node %d", i, g.NUMA)
 		}
+		if g.Architecture != "hopper" {
+			t.Errorf("GPU %d has the architecture %q", i, g.Architecture)
+		}
 		if len(g.NVLinks) != 7 || g.MIG || g.Health != sharing.HealthOK || g.Reserved == 0 ||
 			g.Usable() < 70*sharing.GiB {
 			t.Errorf("gpu %+v", g)

@@ -59,7 +59,9 @@ func gpus(n int) []dra.GPU {
 
 // published are the ResourceSlices of a node with these GPUs, as the API server would have them.
 func published(gpus []dra.GPU) []*resourceapi.ResourceSlice {
-	pool := plugin.Resources(nodeName, dra.Devices(dra.Node{DriverVersion: "615.10"}, gpus)).Pools[nodeName]
+	node := dra.Node{DriverVersion: "615.10", CUDAVersion: "13.3"}
+	devices := append(dra.Devices(node, gpus), dra.Instances(node, gpus)...)
+	pool := plugin.Resources(nodeName, devices).Pools[nodeName]
 	var out []*resourceapi.ResourceSlice
 	for i, s := range pool.Slices {
 		name := nodeName
@@ -75,7 +77,7 @@ func published(gpus []dra.GPU) []*resourceapi.ResourceSlice {
 // TestAccepted: the API server accepts the ResourceSlices of a node with one GPU, of one with many, and of none.
 func TestAccepted(t *testing.T) {
 	for _, n := range []int{1, 8, 64} {
-		for _, s := range published(gpus(n)) {
+		for _, s := range append(published(gpus(n)), published(partitioned(t, gpus(n)))...) {
 			var in internal.ResourceSlice
 			if err := conversion.Convert_v1_ResourceSlice_To_resource_ResourceSlice(s, &in, nil); err != nil {
 				t.Fatal(err)
@@ -262,8 +264,8 @@ func TestShares(t *testing.T) {
 // TestTemplates: each template of deploy/dra fits on a node of H100.
 func TestTemplates(t *testing.T) {
 	for name, want := range map[string]int{"gpu-10gib": 1, "gpu-10gib-25percent": 1, "gpu-half": 1, "gpu-two-nvlink": 2,
-		"gpu-driver-or-whole": 1, "gpu-notebook": 1, "gpu-inference": 1} {
-		c := newCluster(t, gpus(3))
+		"gpu-driver-or-whole": 1, "gpu-notebook": 1, "gpu-inference": 1, "gpu-mig": 1, "gpu-mig-or-share": 1} {
+		c := newCluster(t, partitioned(t, gpus(3)))
 		if got := c.allocate(c.template(name)); len(got) != want {
 			t.Errorf("template %s: %+v", name, got)
 		}

@@ -31,7 +31,7 @@ func (p *Pool) fields() fields {
 			"What the nodes offer to Kubernetes: shares, whole GPUs, MIG instances, or `auto` for all of them.",
 			ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
 		word(&p.FrontEnd, sharing.ParseFrontEnd, "How the nodes offer GPUs to Kubernetes: as extended resources of a "+
-			"device plugin, or as devices of Dynamic Resource Allocation. `dra` offers no MIG instances.",
+			"device plugin, or as devices of Dynamic Resource Allocation. `dra` shares no MIG instances.",
 			sharing.FrontEndDevicePlugin, sharing.FrontEndDRA).def("devicePlugin"),
 		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen if neither pod nor profile says it. `pack` keeps "+
 			"whole GPUs free, `spread` prefers the emptiest GPU.", sharing.PlacePack,

@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// A pool has one front end for all its GPUs, whatever its rules say, and the DRA front end offers no MIG.
+// A pool has one front end for all its GPUs, whatever its rules say. The DRA front end shares no MIG instances.
 func TestFrontEnd(t *testing.T) {
 	t.Parallel()
 	decode := func(pool string) (config.Config, error) {
@@ -22,6 +22,8 @@ func TestFrontEnd(t *testing.T) {
 	for pool, want := range map[string]sharing.FrontEnd{
 		"mode: auto": sharing.FrontEndDevicePlugin, "frontend: devicePlugin": sharing.FrontEndDevicePlugin,
 		"frontend: dra": sharing.FrontEndDRA, "frontend: dra, " + rule: sharing.FrontEndDRA,
+		"frontend: dra, mode: mig":                                    sharing.FrontEndDRA,
+		"frontend: dra, mode: auto, migLayouts: [{migEnabled: true}]": sharing.FrontEndDRA,
 	} {
 		c, err := decode(pool)
 		if err != nil {
@@ -32,11 +34,9 @@ func TestFrontEnd(t *testing.T) {
 		}
 	}
 	for pool, want := range map[string]string{
-		"frontend: claims":         "spec.pools[0].frontend",
-		"frontend: dra, mode: mig": "spec.pools[0].frontend",
-		"frontend: dra, mode: auto, migLayouts: [{migEnabled: true}]": "spec.pools[0].frontend",
-		"frontend: dra, gpuRules: [{index: [0], mode: mig}]":          "spec.pools[0].frontend",
-		"gpuRules: [{index: [0], frontend: dra}]":                     "spec.pools[0].gpuRules[0].frontend",
+		"frontend: claims": "spec.pools[0].frontend",
+		"frontend: dra, migLayouts: [{migEnabled: true, shared: true}]": "spec.pools[0].frontend",
+		"gpuRules: [{index: [0], frontend: dra}]":                       "spec.pools[0].gpuRules[0].frontend",
 	} {
 		if _, err := decode(pool); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error of %s", pool, err, want)

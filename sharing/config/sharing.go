@@ -260,8 +260,9 @@ func (c *checker) overcommit(path string, o sharing.Overcommit, p Pool) {
 // frontEnd rejects what the DRA front end does not offer.
 func (c *checker) frontEnd(path string, p Pool) {
 	c.known(p.FrontEnd <= sharing.FrontEndDRA, path+".frontend", "a FrontEnd of package sharing", "is not a front end")
-	if p.FrontEnd == sharing.FrontEndDRA &&
-		(len(p.MIGLayouts) > 0 || p.AllowsMode(func(m Mode) bool { return m == ModeMIG })) {
-		c.bad(path+".frontend", p.FrontEnd.String(), "write devicePlugin, or leave MIG out", "offers no MIG instances")
+	shared := slices.ContainsFunc(p.MIGLayouts, func(l MIGLayout) bool { return l.Shared })
+	if p.FrontEnd == sharing.FrontEndDRA && shared {
+		c.bad(path+".frontend", p.FrontEnd.String(), "write devicePlugin, or leave shared out",
+			"offers no shares of MIG instances")
 	}
 }

@@ -23,6 +23,12 @@ type Claim struct {
 	Configs []Config
 }
 
+// ClaimRef names a claim that a pod references. Its UID is one of UIDs, or it is another claim of that name.
+type ClaimRef struct {
+	Namespace, Name string
+	UIDs            []string
+}
+
 // Result is one device that the scheduler allocated.
 type Result struct {
 	// Request is the name of the request, with "/" and the name of the subrequest if it has one.
@@ -85,14 +91,14 @@ func (c Claim) ResourceRequests() []sharing.ResourceRequest {
 func (c Claim) Check(gpus []sharing.GPUID) error {
 	var errs []error
 	for _, r := range c.Results {
-		_, kind, known := deviceOf(r.Device, gpus)
+		at, known := targetOf(r.Device, gpus)
 		var err error
 		switch {
 		case !known:
 			err = fmt.Errorf("this node has no such GPU: %w", sharing.ErrNotFound)
 		case r.Admin:
 			err = fmt.Errorf("kerf gives no admin access; read kerf-monitor's metrics: %w", sharing.ErrUnsupported)
-		case kind == KindWhole:
+		case at.kind != KindShare:
 		case !r.StatesMemory:
 			err = sharing.Invalid("capacity.requests", "", "state memory, such as memory: 10Gi", "states no memory")
 		case r.Memory == 0 || r.Memory%uint64(sharing.GiB) != 0 || r.Memory > uint64(maxMemory):
@@ -113,237 +119,6 @@ func (c Claim) Check(gpus []sharing.GPUID) error {
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("claim %s: %w", c, errors.Join(errs...))
-	}
-	return nil
-}
-
-// user is a container with all results of the requests that it references.
-type user struct {
-	container sharing.PodContainer
-	asks      []sharing.ResourceRequest
-	results   []Result
-	params    Parameters
-}
-
-// Requests are the requests of the containers of a pod, from the claims that it references. Claims that are not given
-// belong to other drivers. A container's amounts are the sum, per GPU, of the requests that it references. Containers
-// that reference the same requests share one cap: each is given an equal part, and the cap is the sum. An init
-// container uses the grant of a later container.
-//
-// Errors wrap sharing.ErrInvalid or sharing.ErrUnsupported, and name pod, container or claim.
-func Requests(pod sharing.Pod, claims []Claim, gpus []sharing.GPUID) ([]sharing.ContainerRequest, error) {
-	for _, c := range claims {
-		if err := c.Check(gpus); err != nil {
-			return nil, err
-		}
-	}
-	groups, err := groupsOf(pod, claims)
-	if err != nil {
-		return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	var out []sharing.ContainerRequest
-	for _, g := range groups {
-		asks, err := g.requests(pod, gpus)
-		if err != nil {
-			return nil, fmt.Errorf("pod %s/%s: container %q: %w", pod.Namespace, pod.Name, g[0].container.Name, err)
-		}
-		out = append(out, asks...)
-	}
-	return sharing.MergeSharedCaps(out)
-}
-
-// group are the containers of a pod that reference the same requests; all but init containers run at the same time.
-type group []user
-
-// groupsOf finds the containers that use claims, in the order of the pod's spec.
-func groupsOf(pod sharing.Pod, claims []Claim) ([]group, error) {
-	var groups []group
-	for _, c := range pod.Containers {
-		u, err := userOf(pod, c, claims)
-		if err != nil {
-			return nil, fmt.Errorf("container %q: %w", c.Name, err)
-		}
-		if len(u.asks) == 0 {
-			continue
-		}
-		at := slices.IndexFunc(groups, func(g group) bool { return slices.Equal(g[0].asks, u.asks) })
-		if at >= 0 {
-			groups[at] = append(groups[at], u)
-			continue
-		}
-		for _, g := range groups {
-			if slices.ContainsFunc(g[0].asks, func(a sharing.ResourceRequest) bool {
-				return slices.Contains(u.asks,
-					a)
-			}) {
-				return nil, fmt.Errorf("containers %q and %q share a claim, and one of them uses another as well; "+
-					"reference the same claims in both: %w", g[0].container.Name, c.Name, sharing.ErrUnsupported)
-			}
-		}
-		groups = append(groups, group{u})
-	}
-	return groups, nil
-}
-
-// userOf finds what a container references.
-func userOf(pod sharing.Pod, c sharing.PodContainer, claims []Claim) (user, error) {
-	u := user{container: c}
-	for _, ref := range c.Claims {
-		claim, ok := claimOf(pod, ref.Name, claims)
-		if !ok {
-			continue
-		}
-		for _, name := range claim.requests() {
-			if ask := sharing.ClaimRequest(claim.UID, name); ref.Request == "" || ref.Request == name {
-				params, err := parametersOf(claim, name)
-				if err != nil {
-					return u, err
-				}
-				if len(u.asks) > 0 && !sameParameters(u.params, params) {
-					return u, fmt.Errorf("its claims have different parameters: %w", sharing.ErrUnsupported)
-				}
-				if slices.Contains(u.asks, ask) {
-					continue
-				}
-				u.asks, u.params = append(u.asks, ask), params
-				for _, r := range claim.Results {
-					if r.main() == name {
-						u.results = append(u.results, r)
-					}
-				}
-			}
-		}
-	}
-	sharing.SortResourceRequests(u.asks)
-	return u, nil
-}
-
-func sameParameters(a, b Parameters) bool {
-	return a.Profile == b.Profile && a.Memory == b.Memory && a.Percent == b.Percent && a.GPUs == b.GPUs &&
-		slices.Equal(a.Models, b.Models) && a.MinLevel == b.MinLevel && a.Placement == b.Placement
-}
-
-// claimOf is the claim that a pod has under a name.
-func claimOf(pod sharing.Pod, name string, claims []Claim) (Claim, bool) {
-	for _, p := range pod.Claims {
-		for _, c := range claims {
-			if p.Name == name && p.Claim == c.Name && c.Namespace == pod.Namespace {
-				return c, true
-			}
-		}
-	}
-	return Claim{}, false
-}
-
-// requests are those of the containers of a group.
-func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.ContainerRequest, error) {
-	total, err := g[0].request(gpus)
-	if err != nil {
-		return nil, err
-	}
-	members := slices.DeleteFunc(slices.Clone(g),
-		func(u user) bool { return u.container.Kind == sharing.ContainerInit })
-	if len(members) == 0 {
-		members = g[:1] // Of init containers alone, the first has the grant.
-	}
-	switch n := len(members); {
-	case n == 1:
-	case total.Kind == sharing.KindWhole:
-		return nil, fmt.Errorf("%d containers use the same whole GPU; give it to one container: %w", n,
-			sharing.ErrUnsupported)
-	case total.Percent > 0 && uint64(total.Percent) < uint64(n*total.GPUs): //nolint:gosec // small
-		return nil, fmt.Errorf("%d containers share %s of compute; request 1%% or more for each: %w", n, total.Percent,
-			sharing.ErrUnsupported)
-	}
-	var out []sharing.ContainerRequest
-	for i, m := range members {
-		ask := sharing.ContainerRequest{
-			Ref: sharing.ContainerRef{PodUID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name,
-				Container: m.container.Name},
-			Kind: m.container.Kind, Requests: slices.Clone(m.asks), Request: part(total, i, len(members)),
-			Advice: sharing.Advice{GPUs: slices.Clone(total.UUIDs)}, Priority: pod.Priority,
-		}
-		if i > 0 {
-			ask.With = members[0].container.Name
-		}
-		out = append(out, ask)
-	}
-	return out, nil
-}
-
-// part is what container i of n gets of a request; all together have the whole. The first has what does not divide.
-func part(total sharing.Request, i, n int) sharing.Request {
-	out := total.Clone()
-	if n == 1 {
-		return out
-	}
-	gpus := uint64(total.GPUs) //nolint:gosec // 1 to 64
-	memory, percent := total.Each()
-	m, p := uint64(memory)/uint64(n), uint64(percent)/uint64(n) //nolint:gosec // positive
-	if i == 0 {
-		m, p = uint64(memory)-m*uint64(n-1), uint64(percent)-p*uint64(n-1) //nolint:gosec // positive
-	}
-	out.Memory, out.Percent = sharing.Bytes(m*gpus), sharing.Percent(p*gpus) //nolint:gosec // at most total's
-	return out
-}
-
-// request is the sum of what a container references, on the GPUs that the scheduler chose.
-func (u user) request(gpus []sharing.GPUID) (sharing.Request, error) {
-	type amount struct{ memory, percent uint64 }
-	sums := map[sharing.GPUID]amount{}
-	whole := 0
-	for _, r := range u.results {
-		gpu, kind, _ := deviceOf(r.Device, gpus) // Check has found it
-		s, again := sums[gpu]
-		if kind == KindWhole {
-			whole++
-			if again {
-				return sharing.Request{}, fmt.Errorf("device %q is allocated twice: %w", r.Device, sharing.ErrInvalid)
-			}
-		}
-		sums[gpu] = amount{s.memory + r.Memory, s.percent + r.Percent} // at most 32 results of at most maxMemory
-	}
-	out := sharing.Request{Kind: sharing.KindWhole, GPUs: len(sums), MinLevel: u.params.MinLevel,
-		Profile: u.params.Profile, Models: slices.Clone(u.params.Models), Place: u.params.Placement}
-	for gpu := range sums {
-		out.UUIDs = append(out.UUIDs, gpu)
-	}
-	slices.Sort(out.UUIDs)
-	switch {
-	case whole == len(u.results):
-		return out, u.params.check(out)
-	case whole > 0:
-		return out, fmt.Errorf("it has shares and whole GPUs; request one kind: %w", sharing.ErrUnsupported)
-	}
-	out.Kind = sharing.KindShared
-	first := sums[out.UUIDs[0]]
-	for _, gpu := range out.UUIDs {
-		switch s := sums[gpu]; {
-		case s != first:
-			return out, fmt.Errorf("its amounts differ from GPU to GPU; request the same on each: %w",
-				sharing.ErrUnsupported)
-		case s.percent > uint64(sharing.FullGPU):
-			return out, fmt.Errorf("it requests %d%% of one GPU: %w", s.percent, sharing.ErrInvalid)
-		}
-	}
-	n := uint64(out.GPUs) //nolint:gosec // 1 to 32
-	out.Memory = sharing.Bytes(first.memory * n)
-	out.Percent = sharing.Percent(first.percent * n) //nolint:gosec // at most 100 each
-	return out, u.params.check(out)
-}
-
-// check compares the amounts of the parameters with those that the scheduler allocated.
-func (p Parameters) check(r sharing.Request) error {
-	switch {
-	case p.Memory != 0 && p.Memory != r.Memory:
-		return sharing.Invalid("memory", p.Memory.String(), "write the amounts as capacity of the claim's request",
-			"is not what the scheduler allocated (%s)", r.Memory)
-	case p.Percent != 0 && p.Percent != r.Percent:
-		return sharing.Invalid("percent", p.Percent.String(), "write the amounts as capacity of the claim's request",
-			"is not what the scheduler allocated (%s)", r.Percent)
-	case p.GPUs != 0 && p.GPUs != r.GPUs:
-		return sharing.Invalid("gpuCount", fmt.Sprint(p.GPUs), "write it as count of the claim's request",
-			"is not what the scheduler allocated (%d)", r.GPUs)
 	}
 	return nil
 }

@@ -30,6 +30,11 @@ func whole(request string, gpu sharing.GPUID) Result {
 	return Result{Request: request, Pool: "node-1", Device: DeviceName(gpu, KindWhole)}
 }
 
+func instance(request string, gpu sharing.GPUID, profile string, start int) Result {
+	name, _ := InstanceName(gpu, sharing.InstanceRef{Profile: profile, Start: start})
+	return Result{Request: request, Pool: "node-1", Device: name}
+}
+
 func claim(uid, name string, results ...Result) Claim {
 	return Claim{UID: uid, Namespace: "team", Name: name, Results: results}
 }
@@ -73,6 +78,8 @@ func TestRequests(t *testing.T) {
 		"memory alone": {pod("a:one"), []Claim{claim(uid1, "one", share("gpu", gpuA, 30, 0))},
 			[]string{"a 30GiB of one GPU"}},
 		"a whole GPU": {pod("a:one"), []Claim{claim(uid1, "one", whole("gpu", gpuB))}, []string{"a 1 whole GPU"}},
+		"a MIG instance": {pod("a:one"), []Claim{claim(uid1, "one", instance("gpu", gpuB, "1g.10gb+me", 6))},
+			[]string{"a a MIG instance 1g.10gb+me"}},
 		"two GPUs in one request": {pod("a:one"),
 			[]Claim{claim(uid1, "one", share("gpu", gpuA, 10, 50), share("gpu", gpuB, 10, 50))},
 			[]string{"a 20GiB and 100% over 2 GPUs"}},
@@ -118,7 +125,7 @@ func TestRequests(t *testing.T) {
 				}
 				got = append(got, text)
 				if err := a.Request.Validate(); err != nil || a.Priority != 7 || !sharing.OfClaims(a.Requests) ||
-					len(a.Advice.GPUs) != a.Request.GPUs {
+					len(a.Advice.GPUs) != a.Request.GPUs || !a.Advice.Exact {
 					t.Errorf("%+v: %v", a, err)
 				}
 			}
@@ -163,8 +170,17 @@ func TestRequestsAreRejected(t *testing.T) {
 		"other amounts per GPU": {pod("a:one"),
 			[]Claim{claim(uid1, "one", share("x", gpuA, 10, 0), share("y", gpuB, 11, 0))}, sharing.ErrUnsupported,
 			"differ"},
+		"two MIG instances": {pod("a:one"), []Claim{claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6),
+			instance("y", gpuB, "1g.10gb", 6))}, sharing.ErrUnsupported, "2 MIG instances"},
+		"two containers on a MIG instance": {pod("a:one", "b:one"),
+			[]Claim{claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6))}, sharing.ErrUnsupported,
+			"use a MIG instance"},
+		"a MIG instance by a profile": {pod("a:one"), with(claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6)),
+			config(`,"profile":"large"`)), sharing.ErrInvalid, "profile"},
+		"a MIG instance of no profile": {pod("a:one"), []Claim{claim(uid1, "one", instance("x", gpuA, "1x", 6))},
+			sharing.ErrNotFound, "no such GPU"},
 		"two containers on a whole GPU": {pod("a:one", "b:one"), []Claim{claim(uid1, "one", whole("gpu", gpuA))},
-			sharing.ErrUnsupported, "same whole GPU"},
+			sharing.ErrUnsupported, "use 1 whole GPU together"},
 		"a claim that is shared in part": {pod("a:one", "b:one,two"),
 			[]Claim{small, claim(uid2, "two", share("gpu", gpuA, 10, 25))}, sharing.ErrUnsupported, "share a claim"},
 		"less than 1% each": {pod("a:one", "b:one"), []Claim{claim(uid1, "one", share("gpu", gpuA, 10, 1))},

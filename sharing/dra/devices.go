@@ -21,8 +21,10 @@ type GPU struct {
 	MaxShares int
 	// Levels are those that its grants can have.
 	Levels []sharing.Level
-	// Architecture and PCIRoot are the names that the driver and the kernel give; empty if not known.
-	Architecture, PCIRoot string
+	// Partition is what it gives as MIG instances.
+	Partition MIG
+	// Evict is true if the pool ends the pods of an unhealthy or lost GPU.
+	Evict bool
 }
 
 // Node is what all GPUs of a node have in common.
@@ -49,13 +51,18 @@ type Capacity struct {
 	Default, Min, Max, Step uint64
 }
 
-// Taint keeps pods off a device.
-type Taint struct{ Key, Value string }
+// Taint keeps pods off a device. Its effect is NoSchedule, or NoExecute if Evict is true.
+type Taint struct {
+	Key, Value string
+	Evict      bool
+}
 
-// The taints of a device. Their effect is NoSchedule.
+// The taints of a device.
 const (
-	// TaintUnhealthy has the GPU's health as value.
+	// TaintUnhealthy has the health of the GPU or MIG instance as value.
 	TaintUnhealthy = Driver + "/unhealthy"
+	// TaintMIGUnavailable is set while the GPU cannot give MIG instances.
+	TaintMIGUnavailable = Driver + "/mig-unavailable"
 	// TaintCordoned is set while an administrator has cordoned the GPU.
 	TaintCordoned = Driver + "/cordoned"
 )
@@ -65,10 +72,18 @@ type Device struct {
 	Name string
 	GPU  sharing.GPUID
 	Kind Kind
-	// Attributes are sorted by name. Capacity is empty for a whole GPU.
+	// Attributes are sorted by name. Capacity is empty for a whole GPU. Of a MIG instance, it has only a Value.
 	Attributes []Attribute
 	Capacity   []Capacity
 	Taints     []Taint
+	// Counters are what all devices of the GPU have together, and Consumes is what this one takes of it.
+	Counters, Consumes []Counter
+}
+
+// CounterSet is the counters of a GPU.
+type CounterSet struct {
+	Name     string
+	Counters []Counter
 }
 
 // MaxPerSlice is the most devices of a ResourceSlice with taints or counters, and MaxCounterSets the most counter sets.
@@ -77,21 +92,23 @@ const (
 	MaxCounterSets = 8
 )
 
-// CounterSet is the name of the counters that both devices of a GPU consume. It has one counter of 1, so that the
-// scheduler allocates either shares of the GPU or the whole one.
-func CounterSet(gpu sharing.GPUID) string { return DeviceName(gpu, KindWhole) }
+// CounterSetName is the name of the counters that the devices of a GPU consume. So the scheduler allocates shares of
+// the GPU, the whole one, or MIG instances that do not overlap.
+func CounterSetName(gpu sharing.GPUID) string { return DeviceName(gpu, KindWhole) }
 
-// Devices are the devices that a node publishes. The GPUs are in the order in which the scheduler should try them. A
-// GPU that is in MIG mode, or has less than 1 GiB, has no device.
+// Devices are the shares and whole GPUs that a node publishes. The GPUs are in the order in which the scheduler should
+// try them. A GPU that stays in MIG mode, has instances of others, or has less than 1 GiB, has no share.
 func Devices(node Node, gpus []GPU) []Device {
 	domains := nvlinkDomains(gpus)
 	var out []Device
 	for _, g := range gpus {
-		if g.MIG || g.Ref().IsInstance() {
+		if g.Partition.Only || len(g.Partition.Unmanaged) > 0 || g.Ref().IsInstance() {
 			continue
 		}
+		all, consumes := g.counters()
 		for _, kind := range []Kind{KindShare, KindWhole} {
-			d := Device{Name: DeviceName(g.UUID, kind), GPU: g.UUID, Kind: kind, Taints: taints(g)}
+			d := Device{Name: DeviceName(g.UUID, kind), GPU: g.UUID, Kind: kind, Taints: taints(g), Counters: all,
+				Consumes: consumes}
 			switch {
 			case kind == KindWhole && !g.Whole, kind == KindShare && (!g.Share || gib(g.Usable()) == 0):
 				continue
@@ -105,20 +122,30 @@ func Devices(node Node, gpus []GPU) []Device {
 	return out
 }
 
+// counters are those of the GPU, and those that a share or the whole GPU consumes.
+func (g GPU) counters() (all, consumes []Counter) {
+	if geo := geometryOf(g.Partition); geo != nil {
+		return geo.counters, geo.slices()
+	}
+	one := []Counter{{counterGPU, 1}}
+	return one, one
+}
+
 // Slices divides devices into slices of at most MaxPerSlice, in order.
 func Slices(devices []Device) [][]Device {
 	return slices.Collect(slices.Chunk(devices, MaxPerSlice))
 }
 
 // CounterSets are the counter sets of devices, in slices of at most MaxCounterSets, in order.
-func CounterSets(devices []Device) [][]string {
-	var names []string
+func CounterSets(devices []Device) [][]CounterSet {
+	var sets []CounterSet
 	for _, d := range devices {
-		if name := CounterSet(d.GPU); !slices.Contains(names, name) {
-			names = append(names, name)
+		name := CounterSetName(d.GPU)
+		if !slices.ContainsFunc(sets, func(s CounterSet) bool { return s.Name == name }) {
+			sets = append(sets, CounterSet{name, d.Counters})
 		}
 	}
-	return slices.Collect(slices.Chunk(names, MaxCounterSets))
+	return slices.Collect(slices.Chunk(sets, MaxCounterSets))
 }
 
 // gib is so many bytes in whole GiB.
@@ -145,7 +172,8 @@ func capacity(g GPU) []Capacity {
 func taints(g GPU) []Taint {
 	var out []Taint
 	if g.Health != sharing.HealthOK {
-		out = append(out, Taint{TaintUnhealthy, g.Health.String()})
+		ends := g.Health == sharing.HealthUnhealthy || g.Health == sharing.HealthLost
+		out = append(out, Taint{TaintUnhealthy, g.Health.String(), g.Evict && ends})
 	}
 	if g.Cordoned != "" {
 		out = append(out, Taint{Key: TaintCordoned})
@@ -183,11 +211,27 @@ func attributes(node Node, g GPU, kind Kind, domain string) []Attribute {
 	}
 	out = append(out, Attribute{Name: "migCapable", Bool: new(g.MIGCapable)})
 	for _, l := range levels() {
-		can := slices.Contains(g.Levels, l) && (l == sharing.LevelExclusive) == (kind == KindWhole)
+		can := kind.has(l) && (kind == KindMIG || slices.Contains(g.Levels, l))
 		out = append(out, Attribute{Name: LevelAttribute(l), Bool: new(can)})
 	}
-	slices.SortFunc(out, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
+	sortAttributes(out)
 	return out
+}
+
+// has reports whether a device of the kind can have a level.
+func (k Kind) has(l sharing.Level) bool {
+	switch k {
+	case KindWhole:
+		return l == sharing.LevelExclusive
+	case KindMIG:
+		return l == sharing.LevelHardware
+	case KindShare:
+	}
+	return l != sharing.LevelExclusive && l != sharing.LevelHardware
+}
+
+func sortAttributes(list []Attribute) {
+	slices.SortFunc(list, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // shorten keeps a value within the limit of the API.

@@ -14,9 +14,9 @@ import (
 
 func gpuOf(id sharing.GPUID) GPU {
 	return GPU{GPU: sharing.GPU{UUID: id, Model: "NVIDIA H100 80GB HBM3", Memory: 81559 * sharing.MiB,
-		Reserved: 559 * sharing.MiB, Hardware: sharing.Hardware{NUMA: 1}, MIGCapable: true, Health: sharing.HealthOK},
-		Share: true, Whole: true, Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver},
-		Architecture: "hopper", PCIRoot: "pci0000:00"}
+		Reserved: 559 * sharing.MiB, MIGCapable: true, Health: sharing.HealthOK,
+		Hardware: sharing.Hardware{NUMA: 1, Architecture: "hopper", PCIRoot: "pci0000:00"}},
+		Share: true, Whole: true, Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}}
 }
 
 // attribute is the text of an attribute, "-" if the device has none.
@@ -72,15 +72,15 @@ func TestDevices(t *testing.T) {
 	if got := devices[0].Capacity[2]; got != (Capacity{Name: "shares", Value: 4, Default: 1, Min: 1, Max: 1, Step: 1}) {
 		t.Errorf("bound of shares: %+v", got)
 	}
-	if len(devices[2].Taints) != 0 || !slices.Equal(devices[1].Taints, []Taint{{TaintUnhealthy, "unhealthy"},
-		{Key: TaintCordoned}}) {
+	if len(devices[2].Taints) != 0 || !slices.Equal(devices[1].Taints, []Taint{
+		{Key: TaintUnhealthy, Value: "unhealthy"}, {Key: TaintCordoned}}) {
 		t.Errorf("taints: %+v and %+v", devices[2].Taints, devices[1].Taints)
 	}
 }
 
 func TestDevicesOfSomeGPUs(t *testing.T) {
 	mig, noShare, noWhole, tiny, instance := gpuOf(gpuA), gpuOf(gpuA), gpuOf(gpuA), gpuOf(gpuA), gpuOf(gpuA)
-	mig.MIG, noShare.Share, noWhole.Whole, tiny.Memory = true, false, false, sharing.GiB
+	mig.Partition.Only, noShare.Share, noWhole.Whole, tiny.Memory = true, false, false, sharing.GiB
 	instance.Part = sharing.Instance{Profile: "1g.10gb", Size: 1}
 	for name, tc := range map[string]struct {
 		gpu  GPU
@@ -112,7 +112,7 @@ func TestSlices(t *testing.T) {
 		t.Errorf("%d slices", len(parts))
 	}
 	if len(sets) != 5 || len(sets[0]) != MaxCounterSets || len(sets[4]) != 1 {
-		t.Errorf("counter sets: %q", sets)
+		t.Errorf("counter sets: %v", sets)
 	}
 }
 

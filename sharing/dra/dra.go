@@ -12,6 +12,7 @@
 package dra
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -39,18 +40,30 @@ const (
 	KindShare Kind = iota
 	// KindWhole: the whole GPU, for one claim.
 	KindWhole
+	// KindMIG: a MIG instance of the GPU, for one claim.
+	KindMIG
 )
 
-// String returns "share" or "whole", the value of the device's attribute "type".
+// String returns "share", "whole" or "mig", the value of the device's attribute "type".
 func (k Kind) String() string {
-	if k == KindWhole {
+	switch k {
+	case KindWhole:
 		return "whole"
+	case KindMIG:
+		return "mig"
+	case KindShare:
 	}
 	return "share"
 }
 
-// shareSuffix ends the name of a share's device.
-const shareSuffix = "-share"
+const (
+	// shareSuffix ends the name of a share's device.
+	shareSuffix = "-share"
+	// migInfix stands between the GPU and the profile in the name of a MIG instance's device.
+	migInfix = "-mig-"
+	// maxDeviceName is the longest name of a device, a DNS label.
+	maxDeviceName = 63
+)
 
 // DeviceName is the name of a GPU's device, a DNS label. It stays the same at a reboot, unlike the GPU's index.
 func DeviceName(gpu sharing.GPUID, kind Kind) string {
@@ -61,14 +74,49 @@ func DeviceName(gpu sharing.GPUID, kind Kind) string {
 	return name
 }
 
-// deviceOf finds the GPU and the kind of a device's name.
-func deviceOf(name string, gpus []sharing.GPUID) (sharing.GPUID, Kind, bool) {
+// InstanceName is the name of the device of a MIG instance, such as "gpu-UUID-mig-1g-10gb-6". It is false for one that
+// has no such name.
+func InstanceName(gpu sharing.GPUID, in sharing.InstanceRef) (string, bool) {
+	name := DeviceName(gpu, KindWhole) + migInfix + encodeProfile(in.Profile) + "-" + strconv.Itoa(in.Start)
+	return name, len(name) <= maxDeviceName
+}
+
+// encodeProfile writes the name of a MIG profile with the characters of a DNS label.
+func encodeProfile(name string) string {
+	return strings.NewReplacer(".", "-", "+", "--", "-", "---").Replace(name)
+}
+
+// decodeProfile reads what encodeProfile writes.
+func decodeProfile(text string) string {
+	return strings.NewReplacer("---", "-", "--", "+", "-", ".").Replace(text)
+}
+
+// target is what a device gives.
+type target struct {
+	gpu  sharing.GPUID
+	kind Kind
+	// instance is none unless the device is a MIG instance.
+	instance sharing.InstanceRef
+}
+
+// targetOf finds what the device of that name gives; false for a device that the node cannot have.
+func targetOf(name string, gpus []sharing.GPUID) (target, bool) {
 	for _, gpu := range gpus {
 		for _, kind := range []Kind{KindShare, KindWhole} {
 			if DeviceName(gpu, kind) == name {
-				return gpu, kind, true
+				return target{gpu: gpu, kind: kind}, true
 			}
 		}
+		rest, is := strings.CutPrefix(name, DeviceName(gpu, KindWhole)+migInfix)
+		i := strings.LastIndex(rest, "-")
+		if !is || i < 0 {
+			continue
+		}
+		// The text form of a GPURef rejects what is no name of a profile.
+		ref, err := sharing.ParseGPURef(string(gpu) + "/" + decodeProfile(rest[:i]) + "@" + rest[i+1:])
+		if err == nil && ref.IsInstance() {
+			return target{gpu, KindMIG, ref.Instance}, true
+		}
 	}
-	return "", KindShare, false
+	return target{}, false
 }

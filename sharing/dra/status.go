@@ -50,7 +50,8 @@ func Status(c Claim, grants []Granted, gpus []sharing.GPUID, rejected error) []D
 	var out []DeviceStatus
 	for _, r := range c.Results {
 		s := DeviceStatus{Pool: r.Pool, Device: r.Device, ShareID: r.ShareID}
-		gpu, _, _ := deviceOf(r.Device, gpus)
+		at, _ := targetOf(r.Device, gpus)
+		gpu := at.gpu
 		s.GPU = gpu
 		switch g, ok := grantOf(r.ResourceRequest(c.UID), gpu, grants); {
 		case rejected != nil:

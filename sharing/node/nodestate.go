@@ -28,8 +28,8 @@ func (r *Runtime) books(l store.Reader, why []string) status.LedgerState {
 	if len(b.ConfigErrors) > 0 {
 		b.ConfigText = r.settings.Text()
 	}
-	if r.Driver.Get() != nil {
-		b.DriverVersion = r.Driver.Get().Driver.Version()
+	if now := r.Driver.Get(); now != nil {
+		b.DriverVersion, b.CUDAVersion = now.Driver.Version(), now.CUDAVersion
 	}
 	health := map[sharing.GPURef]sharing.Health{}
 	cut := r.Instances.StatesWith(instanceNode{r}.grants(l))
@@ -41,6 +41,9 @@ func (r *Runtime) books(l store.Reader, why []string) status.LedgerState {
 		physical := !v.GPU.Ref().IsInstance()
 		if physical {
 			g.MIG = cut[v.GPU.UUID]
+			for _, one := range at.Faults(v.GPU.UUID) {
+				g.Faulty = append(g.Faulty, one.Instance)
+			}
 		}
 		g.MinLevel = r.settings.Pool().MinLevelOf(g.Settings)
 		if v.GPU.Health == sharing.HealthOK {

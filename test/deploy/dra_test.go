@@ -35,7 +35,7 @@ func TestClaimTemplates(t *testing.T) {
 			}
 		}
 	}
-	if len(templates) < 7 || len(pods) != 1 || len(classes) < 2 {
+	if len(templates) < 9 || len(pods) != 1 || len(classes) < 3 {
 		t.Fatalf("templates %v, %d pods, classes %v", templates, len(pods), classes)
 	}
 	for _, c := range pods[0].Spec.ResourceClaims {

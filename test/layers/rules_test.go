@@ -67,7 +67,7 @@ var layers = []layer{
 	{"sharing/faults/...", "what becomes of who is on a faulty GPU is decided from who is there and what the pool says",
 		[]string{"sharing"}},
 	{"sharing/dra/...", "what the DRA front end publishes and grants is decided from GPUs, pods and claims alone",
-		[]string{"sharing"}},
+		[]string{"sharing", "mig"}},
 	{"sharing/audit", "the audit log is a format: entries in, lines out", []string{"sharing", "sharing/usage"}},
 	{"sharing/usage/...", "what was used is added up from what was seen", []string{"sharing"}},
 	{"sharing/listing/...", "to whom the entries of a driver's list belong is decided from what was seen alone",

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,13 +30,14 @@ const podPatience = 5 * time.Second
 const (
 	pointReserved   = "claim-after-reserve"
 	pointRecorded   = "claim-after-record"
+	pointCreated    = "claim-after-instances"
 	pointPrepared   = "claim-after-spec"
 	pointUnprepared = "unclaim-after-record"
 )
 
 // Failpoints are the names of all failpoints of this package.
 func Failpoints() []string {
-	return []string{pointReserved, pointRecorded, pointPrepared, pointUnprepared}
+	return []string{pointReserved, pointRecorded, pointCreated, pointPrepared, pointUnprepared}
 }
 
 // Node is what this package needs of the node runtime.
@@ -46,6 +48,8 @@ type Node interface {
 	EndClaims(uids []string) error
 	// Save returns once the grants are on disk.
 	Save() error
+	// AwaitInstances returns once the MIG instances of a pod's grants exist. It may be repeated.
+	AwaitInstances(ctx context.Context, podUID string) error
 	// Grants are all grants of the node, and GPUs all GPUs.
 	Grants() []ledger.Grant
 	GPUs() []sharing.GPUID
@@ -74,7 +78,8 @@ type Options struct {
 // Preparer prepares claims. It is safe for concurrent use.
 type Preparer struct {
 	Options
-	// mu makes one call wait for another, so that the CDI devices are those of the newest grants.
+	// mu makes one write of the CDI devices wait for another, so that the last one is of the newest grants. No long
+	// operation holds it.
 	mu sync.Mutex
 }
 
@@ -99,8 +104,6 @@ func (p *Preparer) Restore() error {
 // ErrInvalid or ErrUnsupported: the node can never enforce the claims. ErrUnavailable or another error: kubelet tries
 // again.
 func (p *Preparer) Prepare(ctx context.Context, claims []dra.Claim) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	pod, err := p.podOf(ctx, claims)
 	if err != nil {
 		return err
@@ -118,6 +121,20 @@ func (p *Preparer) Prepare(ctx context.Context, claims []dra.Claim) error {
 }
 
 func (p *Preparer) prepare(ctx context.Context, pod sharing.Pod, claims []dra.Claim) error {
+	if err := p.reserve(ctx, pod, claims); err != nil {
+		return err
+	}
+	if err := p.Node.AwaitInstances(ctx, pod.UID); err != nil {
+		return err
+	}
+	if err := p.Eval(pointCreated); err != nil {
+		return err
+	}
+	return p.show(claims)
+}
+
+// reserve returns once the grants of a pod are on disk.
+func (p *Preparer) reserve(ctx context.Context, pod sharing.Pod, claims []dra.Claim) error {
 	asks, err := dra.Requests(pod, claims, p.Node.GPUs())
 	if err != nil {
 		return err
@@ -132,9 +149,13 @@ func (p *Preparer) prepare(ctx context.Context, pod sharing.Pod, claims []dra.Cl
 	if err := p.Node.Save(); err != nil {
 		return err
 	}
-	if err := p.Eval(pointRecorded); err != nil {
-		return err
-	}
+	return p.Eval(pointRecorded)
+}
+
+// show has the CDI devices of claims written.
+func (p *Preparer) show(claims []dra.Claim) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var more []sharing.ResourceRequest
 	for _, c := range claims {
 		more = append(more, c.ResourceRequests()...)
@@ -143,6 +164,34 @@ func (p *Preparer) prepare(ctx context.Context, pod sharing.Pod, claims []dra.Cl
 		return err
 	}
 	return p.Eval(pointPrepared)
+}
+
+// Prepared names the claims of all grants. kubelet does not prepare them again after a restart of the agent. The error
+// says which pod is not known yet.
+func (p *Preparer) Prepared(ctx context.Context) ([]dra.ClaimRef, error) {
+	uids := map[string][]string{}
+	for _, g := range p.Node.Grants() {
+		if g.Withdrawn != ledger.NotWithdrawn || !sharing.OfClaims(g.Requests) {
+			continue
+		}
+		for _, a := range g.Requests {
+			uids[g.Owner.PodUID] = append(uids[g.Owner.PodUID], a.ClaimUID())
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, podPatience)
+	defer cancel()
+	var out []dra.ClaimRef
+	var errs []error
+	for _, pod := range slices.Sorted(maps.Keys(uids)) {
+		known, ok, err := p.Pods.Pod(ctx, pod)
+		if !ok {
+			errs = append(errs, fmt.Errorf("pod %q is not known: %w", pod, errors.Join(err, sharing.ErrUnavailable)))
+		}
+		for _, c := range known.Claims {
+			out = append(out, dra.ClaimRef{Namespace: known.Namespace, Name: c.Claim, UIDs: uids[pod]})
+		}
+	}
+	return out, errors.Join(errs...)
 }
 
 // Unprepare ends the grants of claims, by UID. Their memory is free once no process uses it. A claim that is not

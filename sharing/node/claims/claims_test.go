@@ -27,6 +27,14 @@ const (
 type node struct {
 	grants, disk []ledger.Grant
 	full         error
+	// awaited are the pods whose MIG instances were awaited, and missing is why one is not there.
+	awaited []string
+	missing error
+}
+
+func (n *node) AwaitInstances(_ context.Context, podUID string) error {
+	n.awaited = append(n.awaited, podUID)
+	return n.missing
 }
 
 func (n *node) ReservePod(_ context.Context, asks []sharing.ContainerRequest) error {
@@ -189,6 +197,45 @@ func TestRejected(t *testing.T) {
 		if err := b.Unprepare([]string{uid1}); err != nil {
 			t.Errorf("%s: it cannot be cleaned up: %v", name, err)
 		}
+	}
+}
+
+// TestPrepared: after a restart, the claims of the grants are known by the pods that have them.
+func TestPrepared(t *testing.T) {
+	b := newBench()
+	if err := b.Prepare(t.Context(), []dra.Claim{claim(uid1, "one", 10, "uid-p")}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Prepared(t.Context())
+	if err != nil || len(got) != 2 || got[0].Namespace != "team" || got[0].Name != "one" || got[1].Name != "two" ||
+		!slices.Equal(got[0].UIDs, []string{uid1}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	b.node.grants[0].Owner.PodUID = "uid-x"
+	if got, err := b.Prepared(t.Context()); !errors.Is(err, sharing.ErrUnavailable) || len(got) != 0 {
+		t.Errorf("of an unknown pod: %+v, %v", got, err)
+	}
+	if err := b.Unprepare([]string{uid1}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Prepared(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("without grants: %+v, %v", got, err)
+	}
+}
+
+// TestInstances: a claim is prepared once the MIG instances of its pod exist. kubelet asks again until then.
+func TestInstances(t *testing.T) {
+	b := newBench()
+	b.node.missing = sharing.ErrUnavailable
+	one := []dra.Claim{claim(uid1, "one", 10, "uid-p")}
+	if err := b.Prepare(t.Context(), one); !errors.Is(err, sharing.ErrUnavailable) || len(b.written) != 0 ||
+		len(b.node.disk) != 1 || len(b.reported) != 1 {
+		t.Errorf("written %q, on disk %+v, reported %q: %v", b.written, b.node.disk, b.reported, err)
+	}
+	b.node.missing = nil
+	if err := b.Prepare(t.Context(), one); err != nil || len(b.written) != 1 || len(b.node.disk) != 1 ||
+		!slices.Equal(b.node.awaited, []string{"uid-p", "uid-p"}) {
+		t.Errorf("written %q, awaited %q: %v", b.written, b.node.awaited, err)
 	}
 }
 

@@ -75,7 +75,18 @@ func (f *claimFront) ReservePod(ctx context.Context, asks []sharing.ContainerReq
 	if err := f.k.gate(gate); err != nil {
 		return err
 	}
-	return f.k.Runtime.ReservePod(ctx, asks)
+	for {
+		changed := f.k.Runtime.Changed()
+		err := f.k.Runtime.ReservePod(ctx, asks)
+		if err == nil || len(asks) == 0 || !f.k.Runtime.Modes.Expects(asks[0].Ref.PodUID) {
+			return err //nolint:wrapcheck // it names the container
+		}
+		select { // A GPU changes its MIG mode for the pod.
+		case <-ctx.Done():
+			return err //nolint:wrapcheck // as above
+		case <-changed:
+		}
+	}
 }
 
 // EndClaims implements claims.Node.
@@ -83,6 +94,19 @@ func (f *claimFront) EndClaims(uids []string) error { return f.k.Runtime.EndClai
 
 // Save implements claims.Node.
 func (f *claimFront) Save() error { return f.k.Runtime.Store.Save() }
+
+// AwaitInstances implements claims.Node. The reconciler creates the instances of all grants.
+func (f *claimFront) AwaitInstances(ctx context.Context, podUID string) error {
+	for _, g := range f.Grants() {
+		if g.Owner.PodUID != podUID {
+			continue
+		}
+		if err := f.k.Runtime.Instances.Await(ctx, g.ID); err != nil {
+			return err //nolint:wrapcheck // it names the instance
+		}
+	}
+	return nil
+}
 
 // Grants implements claims.Node.
 func (f *claimFront) Grants() []ledger.Grant { return f.k.Runtime.Store.Grants() }

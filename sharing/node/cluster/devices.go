@@ -29,7 +29,7 @@ func (f *claimFront) devices() ([]dra.Device, bool) {
 // devicesOf are the devices of the GPUs that have the DRA front end. It is pure.
 func devicesOf(b status.LedgerState, pool config.Pool) []dra.Device {
 	var gpus []dra.GPU
-	uses := map[sharing.GPUID]dra.Use{}
+	uses, migUses := map[sharing.GPUID]dra.Use{}, map[sharing.GPUID]dra.Use{}
 	for _, g := range b.GPUs {
 		if g.Settings.FrontEnd != sharing.FrontEndDRA || g.Settings.Excluded || g.GPU.Ref().IsInstance() {
 			continue
@@ -39,11 +39,45 @@ func devicesOf(b status.LedgerState, pool config.Pool) []dra.Device {
 			mode = pool.Mode
 		}
 		gpus = append(gpus, dra.GPU{GPU: g.GPU, Share: mode.Shared(), Whole: mode.Whole(),
-			MaxShares: g.Settings.MaxSharesPerGPU, Levels: g.Levels})
-		uses[g.GPU.UUID] = dra.UseOf(g.Grants, g.Whole, g.FreeMemory)
+			MaxShares: g.Settings.MaxSharesPerGPU, Levels: g.Levels, Partition: partitionOf(g, mode),
+			Evict: pool.Health.OnFault == config.FaultEvict})
+		uses[g.GPU.UUID], migUses[g.GPU.UUID] = usesOf(g)
 	}
-	ordered := dra.Ordered(gpus, func(id sharing.GPUID) dra.Use { return uses[id] })
-	return dra.Devices(dra.Node{DriverVersion: b.DriverVersion}, ordered)
+	node := dra.Node{DriverVersion: b.DriverVersion, CUDAVersion: b.CUDAVersion}
+	return append(
+		dra.Devices(node, dra.Ordered(gpus, func(id sharing.GPUID) dra.Use { return uses[id] })),
+		dra.Instances(node, dra.Ordered(gpus, func(id sharing.GPUID) dra.Use { return migUses[id] }))...)
+}
+
+// usesOf is the use of a GPU for shares and whole GPUs, and for MIG instances. A GPU in the other mode comes last, so
+// that the scheduler makes no GPU change its mode without need.
+func usesOf(g status.BookedGPU) (shares, instances dra.Use) {
+	switch {
+	case g.GPU.MIG && g.Grants > 0:
+		return dra.UseFull, dra.UseShared
+	case g.GPU.MIG:
+		return dra.UseFull, dra.UseEmpty
+	}
+	return dra.UseOf(g.Grants, g.Whole, g.FreeMemory), dra.UseFull
+}
+
+// partitionOf is what a GPU gives as MIG instances. Its instances are not published if they are shared.
+func partitionOf(g status.BookedGPU, mode config.Mode) dra.MIG {
+	out := dra.MIG{Only: g.GPU.MIG && !g.MIG.ModeSwitchable}
+	if !mode.MIG() || g.MIG.Shared {
+		return out
+	}
+	out.Geometry, out.Fixed = g.MIG.Geometry, g.MIG.Fixed
+	out.Unavailable, out.Faulty = g.MIG.Error != "", g.Faulty
+	for _, in := range g.MIG.Instances {
+		switch {
+		case !in.Managed:
+			out.Unmanaged = append(out.Unmanaged, in.Instance)
+		case in.Ready:
+			out.Made = append(out.Made, in.Instance)
+		}
+	}
+	return out
 }
 
 // ofDevicePlugin are the units with what the device plugin advertises of them: nothing of a GPU that pods get by

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/deviceplugin"
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -31,6 +32,34 @@ func TestDevicesOf(t *testing.T) {
 		names = append(names, d.Name)
 	}
 	if want := []string{"gpu-b-share", "gpu-a-share", "gpu-d"}; !slices.Equal(names, want) {
+		t.Errorf("published %q, want %q", names, want)
+	}
+}
+
+// MIG instances are published where demand may create them. GPUs in MIG mode come first for them, and last for shares.
+// A GPU that stays in MIG mode gives nothing else, and one of a pool that shares GPUs gives no instances.
+func TestDevicesOfMIG(t *testing.T) {
+	geometry := []mig.Profile{{ID: 9, Name: "3g.40gb", Compute: 3, Memory: 40 * sharing.GiB, MaxInstances: 2, Size: 4,
+		Starts: []int{0, 4}}, {ID: 0, Name: "7g.80gb", Compute: 7, Memory: 80 * sharing.GiB, MaxInstances: 1, Size: 8,
+		Starts: []int{0}}}
+	gpu := func(id string, on, switchable bool, m config.Mode, instances ...mig.Instance) status.BookedGPU {
+		return status.BookedGPU{View: ledger.View{GPU: sharing.GPU{UUID: sharing.GPUID(id), Memory: 80 * sharing.GiB,
+			MIG: on, Health: sharing.HealthOK}, FreeMemory: 80 * sharing.GiB},
+			Settings: config.GPUSettings{FrontEnd: sharing.FrontEndDRA, Mode: m},
+			MIG:      mig.State{On: on, ModeSwitchable: switchable, Geometry: geometry, Instances: instances}}
+	}
+	foreign := mig.Instance{Instance: sharing.Instance{Profile: "3g.40gb", ID: 9, Start: 0, Size: 4}}
+	b := status.LedgerState{GPUs: []status.BookedGPU{gpu("GPU-a", false, true, config.ModeAuto),
+		gpu("GPU-b", true, true, config.ModeAuto), gpu("GPU-c", true, false, config.ModeMIG, foreign),
+		gpu("GPU-d", false, true, config.ModeShared)}}
+	var names []string
+	for _, d := range devicesOf(b, config.Pool{Mode: config.ModeAuto, FrontEnd: sharing.FrontEndDRA,
+		Health: config.Health{OnFault: config.FaultEvict}}) {
+		names = append(names, d.Name)
+	}
+	if want := []string{"gpu-a-share", "gpu-a", "gpu-d-share", "gpu-b-share", "gpu-b",
+		"gpu-b-mig-3g-40gb-4", "gpu-b-mig-3g-40gb-0", "gpu-b-mig-7g-80gb-0", "gpu-c-mig-3g-40gb-4",
+		"gpu-a-mig-3g-40gb-4", "gpu-a-mig-3g-40gb-0", "gpu-a-mig-7g-80gb-0"}; !slices.Equal(names, want) {
 		t.Errorf("published %q, want %q", names, want)
 	}
 }

@@ -58,6 +58,8 @@ type Capper interface {
 // Attached is a driver that answers, with what was found on it.
 type Attached struct {
 	Driver Reader
+	// CUDAVersion is the newest CUDA version that the driver supports, such as "13.0"; empty if not known.
+	CUDAVersion string
 	// Caps is nil when the driver cannot limit memory.
 	Caps Capper
 	// GPUs are as the driver shows them. The settings say what can be granted of each.

@@ -28,21 +28,26 @@ type offers interface {
 }
 
 // Choose chooses the instance that answers a request: one that exists before one that must be created, then the one
-// that costs other requests least. The advice goes before. Errors: *allocator.NoFit, and sharing.ErrUnavailable without
-// a manager; reason then says why in a word.
+// that costs other requests least. The advice goes before; exact advice allows nothing else. Errors: *allocator.NoFit,
+// and sharing.ErrUnavailable without a manager; reason then says why in a word.
 func Choose(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advice) (p sharing.Placement,
 	reason mig.Reason, err error) {
 	if m == nil {
 		return nil, mig.NoManager, fmt.Errorf("%s: MIG instances cannot be created now: %w", req,
 			sharing.ErrUnavailable)
 	}
-	if f, ok := advised(m, gpus, req, advice); ok {
+	start := mig.AnyStart
+	if advice.Exact {
+		gpus = slices.DeleteFunc(slices.Clone(gpus),
+			func(g Candidate) bool { return !slices.Contains(advice.GPUs, g.GPU.UUID) })
+		start = advice.MIG.Start
+	} else if f, ok := advised(m, gpus, req, advice); ok {
 		return sharing.Placement{f}, "", nil
 	}
 	var best *mig.Candidate
 	r := refusal{no: &allocator.NoFit{Request: req.Clone(), Never: true}}
 	for _, g := range gpus {
-		o := offer(m, g, req, mig.AnyStart)
+		o := offer(m, g, req, start)
 		switch {
 		case o.Detail != "":
 			r.add(g, o)

@@ -46,15 +46,25 @@ func TestChoose(t *testing.T) {
 	plan := func(gpu sharing.GPUID, start int) sharing.Advice {
 		return sharing.Advice{GPUs: []sharing.GPUID{gpu}, MIG: sharing.InstanceRef{Profile: "1g", Start: start}}
 	}
+	exactly := func(gpu sharing.GPUID, start int) sharing.Advice {
+		a := plan(gpu, start)
+		a.Exact = true
+		return a
+	}
+	if p, _, err := Choose(offers, []Candidate{gpu("a"), gpu("c")}, sharing.Request{Kind: sharing.KindMIG, MIG: "1g",
+		GPUs: 1}, exactly("a", 4)); err == nil {
+		t.Errorf("the scheduler allocated another instance than %v", p)
+	}
 	for name, tt := range map[string]struct {
 		gpus   []Candidate
 		advice sharing.Advice
 		want   sharing.Share
 	}{
-		"least loss":          {[]Candidate{gpu("b"), gpu("a"), gpu("d")}, sharing.Advice{}, at("a", 0)},
-		"one that exists":     {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{}, at("c", 0)},
-		"as planned":          {[]Candidate{gpu("a"), gpu("c")}, plan("a", 3), at("a", 3)},
-		"planned start taken": {[]Candidate{gpu("a"), gpu("c")}, plan("a", 4), at("a", 0)},
+		"least loss":           {[]Candidate{gpu("b"), gpu("a"), gpu("d")}, sharing.Advice{}, at("a", 0)},
+		"one that exists":      {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{}, at("c", 0)},
+		"as planned":           {[]Candidate{gpu("a"), gpu("c")}, plan("a", 3), at("a", 3)},
+		"exactly as allocated": {[]Candidate{gpu("c"), gpu("a")}, exactly("a", 3), at("a", 3)},
+		"planned start taken":  {[]Candidate{gpu("a"), gpu("c")}, plan("a", 4), at("a", 0)},
 		"only the GPU planned": {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{GPUs: []sharing.GPUID{"a"}},
 			at("a", 0)},
 		"planned GPU is full": {[]Candidate{gpu("b"), gpu("d")}, plan("d", 3), at("b", 0)},

@@ -402,3 +402,20 @@ func TestAwait(t *testing.T) {
 		}
 	})
 }
+
+// TestExpects: a pod is told to wait while a GPU is about to switch for it, and not while grants keep the GPUs.
+func TestExpects(t *testing.T) {
+	w := newWorld()
+	need := func() Need {
+		return Need{Who: "pod ns/p", Since: time.Now(), Requests: []sharing.Request{instance()}}
+	}
+	if err := w.Record("uid-p", full(), need); err == nil || !w.Expects("uid-p") || w.Expects("uid-q") {
+		t.Errorf("%v: p %t, q %t", err, w.Expects("uid-p"), w.Expects("uid-q"))
+	}
+	for i := range w.gpus {
+		w.gpus[i].Grants, w.granted[w.gpus[i].GPU.UUID] = 1, []mig.Granted{{Who: "grant x"}}
+	}
+	if w.Expects("uid-p") {
+		t.Error("all GPUs are in use")
+	}
+}

@@ -128,3 +128,9 @@ func (s *Switcher) Await(ctx context.Context, need func() Need, try func() error
 		return last
 	}
 }
+
+// Expects reports whether a GPU switches for a pod whose need Record has noted, or is about to.
+func (s *Switcher) Expects(uid string) (yes bool) {
+	s.look(func(now sight) { yes, _ = now.hope(uid, time.Now()) })
+	return yes
+}

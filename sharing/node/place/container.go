@@ -28,7 +28,9 @@ func (n *Node) Container(ask sharing.ContainerRequest, req sharing.Request) (Pla
 	if ask.SharedCap.GPUs > 0 {
 		return n.shared(ask, req)
 	}
-	req = n.Hardened(req)
+	if !ask.Advice.Exact { // what the cluster's scheduler allocated stays of its kind
+		req = n.Hardened(req)
+	}
 	but := n.podsBut(req)
 	p, err := n.choose(req, ask.Advice, but)
 	if err != nil {
@@ -115,7 +117,7 @@ func (n *Node) choose(req sharing.Request, advice sharing.Advice, but choice.Wit
 func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
 	var gpus []instances.Candidate
 	for _, v := range n.GPUs {
-		if id := v.GPU.Ref(); !id.IsInstance() {
+		if id := v.GPU.Ref(); !id.IsInstance() && (!n.byPlugin || n.Settings[id].FrontEnd != sharing.FrontEndDRA) {
 			gpus = append(gpus, instances.Candidate{
 				GPU: v.GPU, ModeSwitchable: n.Modes.ModeSwitchable(id.UUID), Switching: n.Modes.Switching(id.UUID),
 				Taken: append(n.Granted(id.UUID), n.Faults(id.UUID)...),

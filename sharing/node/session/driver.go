@@ -259,7 +259,8 @@ func lockGPUs(ctx context.Context, dirs options.Dirs, gpus []sharing.GPU) (relea
 // attachment asks each GPU whether it answers and which level it can give.
 func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU,
 	leftOut []error) gpudriver.Attached {
-	att := gpudriver.Attached{Levels: make(map[sharing.GPURef]choice.Report, len(gpus))}
+	att := gpudriver.Attached{CUDAVersion: lib.System().CUDA(),
+		Levels: make(map[sharing.GPURef]choice.Report, len(gpus))}
 	for _, err := range leftOut {
 		att.LeftOut = append(att.LeftOut, err.Error())
 	}

@@ -137,6 +137,8 @@ type LedgerState struct {
 	// PodsNotReady is empty when pods' containers can start.
 	PodsNotReady                      []string
 	DriverVersion, AgentVersion, Pool string
+	// CUDAVersion is the newest that the driver supports, such as "13.0"; empty if not known.
+	CUDAVersion string
 	// DriverReleased says that the driver is drained, and no process of Kerf uses it.
 	DriverReleased bool
 	GPUs           []BookedGPU
@@ -167,8 +169,9 @@ type BookedGPU struct {
 	MinLevel sharing.Level
 	// Settings are what holds for it.
 	Settings config.GPUSettings
-	// MIG is the zero value if nothing is known of it.
-	MIG mig.State
+	// MIG is the zero value if nothing is known of it. Faulty are the instances that a fault keeps from grants.
+	MIG    mig.State
+	Faulty []sharing.Instance
 	//
 	// SwitchableTo is what the GPU, which is idle, would become for a pod that requests that; empty where it stays as
 	// it is.
