@@ -125,7 +125,8 @@ func TestAmountsByClaim(t *testing.T) {
 			`class share.kerf.dev with capacity.requests {memory: 10Gi}; kerf translate --to dra writes it`},
 		"memory and percent": {rulesOfClaims, h100, values{"kerf.dev/gpu-memory-gib": "10",
 			"kerf.dev/gpu-percent": "25"}, `{memory: 10Gi, percent: "25"}`},
-		"percent":      {rulesOfClaims, h100, values{"kerf.dev/gpu-percent": "25"}, `{memory: <the memory of the share>, percent: "25"}`},
+		"percent": {rulesOfClaims, h100, values{"kerf.dev/gpu-percent": "25"},
+			`{memory: <the memory of the share>, percent: "25"}`},
 		"a whole GPU":  {rulesOfClaims, h100, values{"kerf.dev/gpu": "1"}, ""},
 		"another pool": {rulesOfClaims, "t4", values{"kerf.dev/gpu-memory-gib": "10"}, ""},
 		"any pool":     {rulesOfClaims, "", values{"kerf.dev/gpu-memory-gib": "10"}, ""},
@@ -188,8 +189,8 @@ func TestExpressionsOfClaims(t *testing.T) {
 	}
 }
 
-// TestSlicesOfTheOwnNode: the agent writes ResourceSlices of its driver and of the node that its token names. Others are
-// not judged by this policy.
+// TestSlicesOfTheOwnNode: the agent writes ResourceSlices of its driver and of the node that its token names. This
+// policy judges no other user.
 func TestSlicesOfTheOwnNode(t *testing.T) {
 	s := newAPIServer(t, withDRA("never", rulesOfClaims), tenant(nil))
 	slice := func(driver, node string) values {
