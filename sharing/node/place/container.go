@@ -63,8 +63,8 @@ func (n *Node) shared(ask sharing.ContainerRequest, req sharing.Request) (Placed
 	if err == nil && by.None() { // if one container alone has a backend, who requests a shared cap must know
 		var other choice.Choice
 		if other, err = n.enforcer(together, p, n.podsBut(together)); err == nil && !other.None() {
-			err = fmt.Errorf("no backend of this node enforces one cap for several containers (%s): %s, or list libkerf "+
-				"or reactive in backends: %w", by.Reason, remedy, sharing.ErrUnsupported)
+			err = fmt.Errorf("no backend of this node enforces one cap for several containers (%s): %s, or list "+
+				"libkerf or reactive in backends: %w", by.Reason, remedy, sharing.ErrUnsupported)
 		}
 	}
 	return Placed{req, PartOn(req, p, n.gpu), by}, err
