@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -187,4 +188,74 @@ func (c *claimBench) starts(ask sharing.ContainerRequest, device string) {
 	c.Reconcile(c.t.Context())
 	c.active(ask, run)
 	run.remove()
+}
+
+// TestClaimOverABoot: the machine boots while a claim is prepared. The CDI device is written again, and the container
+// starts again with its cap.
+func TestClaimOverABoot(t *testing.T) {
+	c, device := newClaimBench(t, dra.KindShare)
+	ask := sharing.ContainerRequest{Ref: sharing.ContainerRef{PodUID: "uid-p", Namespace: "ns", Pod: "p",
+		Container: "main"}, Requests: []sharing.ResourceRequest{sharing.ClaimRequest(claimUID, claimName)}}
+	if err := c.request(device); err != nil {
+		t.Fatal(err)
+	}
+	c.run(admitted(ask)).remove()
+	c.opt.BootID, c.shown = "the next boot", nil
+	c.caps.forget()
+	c.crash()
+	if want := sharing.FormatResourceRequests(ask.Requests); !slices.Equal(c.shown, want) {
+		t.Errorf("the container runtime has %q, want %q", c.shown, want)
+	}
+	c.active(ask, nil)
+	again := c.run(admitted(ask))
+	again.limits(map[sharing.GPURef]sharing.Bytes{c.gpus[0].Ref(): 10 * sharing.GiB})
+	again.remove()
+	if err := c.Unprepare([]string{claimUID}); err != nil {
+		t.Fatal(err)
+	}
+	c.gone("p")
+}
+
+// TestClaimIsUnpreparedDuringAStart: a pod is deleted between the creation of its container and the hook. The container
+// does not start without its cap, and nothing is left.
+func TestClaimIsUnpreparedDuringAStart(t *testing.T) {
+	c, device := newClaimBench(t, dra.KindShare)
+	ask := sharing.ContainerRequest{Ref: sharing.ContainerRef{PodUID: "uid-p", Namespace: "ns", Pod: "p",
+		Container: "main"}, Requests: []sharing.ResourceRequest{sharing.ClaimRequest(claimUID, claimName)}}
+	if err := c.request(device); err != nil {
+		t.Fatal(err)
+	}
+	run := c.inject(admitted(ask)).make()
+	if err := c.Unprepare([]string{claimUID}); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.hooks(); err == nil {
+		run.limits(map[sharing.GPURef]sharing.Bytes{c.gpus[0].Ref(): 10 * sharing.GiB})
+	}
+	run.remove()
+	c.gone("p")
+}
+
+// TestSharedClaimNeedsASharedCap: two containers reference one claim, and no backend of the node enforces one cap for
+// both. The claim is rejected, and the error names the backends that do.
+func TestSharedClaimNeedsASharedCap(t *testing.T) {
+	b := newPodBench(t)
+	b.start()
+	m := b.claimed("p", "main", claimUID, sharing.ContainerApp, 6*sharing.GiB, 0)
+	s := b.claimed("p", "side", claimUID, sharing.ContainerApp, 4*sharing.GiB, 0)
+	s.With = "main"
+	for _, level := range []sharing.Level{sharing.LevelUnknown, sharing.LevelDriver} {
+		m.Request.MinLevel, s.Request.MinLevel = level, level
+		all, err := sharing.MergeSharedCaps([]sharing.ContainerRequest{m, s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.ReservePod(t.Context(), all)
+		if err == nil || !strings.Contains(err.Error(), "give each container a ResourceClaim, or list "+
+			"libkerf or reactive") {
+			t.Errorf("with at least %s: %v", level, err)
+		}
+		b.Reconcile(t.Context())
+		b.empty()
+	}
 }

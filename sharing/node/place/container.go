@@ -46,13 +46,16 @@ func (n *Node) shared(ask sharing.ContainerRequest, req sharing.Request) (Placed
 	if err != nil {
 		return Placed{}, err
 	}
-	alone := n.podsBut(req)
+	alone, remedy := n.podsBut(req), "remove share-cap-with"
+	if sharing.OfClaims(ask.Requests) {
+		remedy = "give each container a ResourceClaim"
+	}
 	p, err := n.choose(together, ask.Advice, alone.Together())
 	if err != nil {
 		if _, other := n.choose(together, ask.Advice, alone); other == nil {
 			err = fmt.Errorf(
-				"no backend of this node enforces one cap for several containers: remove share-cap-with, or "+
-					"list libkerf or reactive in backends: %w", err)
+				"no backend of this node enforces one cap for several containers: %s, or list libkerf or reactive in "+
+					"backends: %w", remedy, err)
 		}
 		return Placed{}, err
 	}
@@ -60,8 +63,8 @@ func (n *Node) shared(ask sharing.ContainerRequest, req sharing.Request) (Placed
 	if err == nil && by.None() { // if one container alone has a backend, who requests a shared cap must know
 		var other choice.Choice
 		if other, err = n.enforcer(together, p, n.podsBut(together)); err == nil && !other.None() {
-			err = fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount "+
-				"without share-cap-with, or list libkerf or reactive: %w", by.Reason, sharing.ErrUnsupported)
+			err = fmt.Errorf("no backend of this node enforces one cap for several containers (%s): %s, or list "+
+				"libkerf or reactive in backends: %w", by.Reason, remedy, sharing.ErrUnsupported)
 		}
 	}
 	return Placed{req, PartOn(req, p, n.gpu), by}, err

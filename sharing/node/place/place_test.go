@@ -278,7 +278,7 @@ func TestSharedCap(t *testing.T) {
 		"libkerf": {choice.Report{sharing.BackendDriver: yes, sharing.BackendLibkerf: yes}, 0,
 			sharing.BackendLibkerf, ""},
 		"the driver does not": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelNone, 0,
-			"no backend of this node holds several containers to one cap"},
+			"no backend of this node enforces one cap for several containers"},
 		"required": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelReactive, 0,
 			"no backend of this node enforces one cap for several containers"},
 		"nothing does": {choice.Report{}, sharing.LevelNone, sharing.BackendNone, ""},
