@@ -260,8 +260,7 @@ func (c *checker) overcommit(path string, o sharing.Overcommit, p Pool) {
 // frontEnd rejects what the DRA front end does not offer.
 func (c *checker) frontEnd(path string, p Pool) {
 	c.known(p.FrontEnd <= sharing.FrontEndDRA, path+".frontend", "a FrontEnd of package sharing", "is not a front end")
-	shared := slices.ContainsFunc(p.MIGLayouts, func(l MIGLayout) bool { return l.Shared })
-	if p.FrontEnd == sharing.FrontEndDRA && shared {
+	if p.FrontEnd == sharing.FrontEndDRA && p.SharesMIG() {
 		c.bad(path+".frontend", p.FrontEnd.String(), "write devicePlugin, or leave shared out",
 			"offers no shares of MIG instances")
 	}
