@@ -44,8 +44,8 @@ const (
 	maxCounters = 32
 )
 
-// geometry is a GPU's MIG geometry as counters. Two instances can exist together if and only if the counters have
-// enough for both: the rules are those of mig.Table.
+// geometry has the rules of mig.Table as counters. Two instances can exist together if and only if the counters have
+// enough for both.
 type geometry struct {
 	table    *mig.Table
 	occupied mig.Occupancy
@@ -155,8 +155,8 @@ func (g *geometry) slices() []Counter {
 	return out
 }
 
-// places are the instances to publish: small profiles first, and of each the last start first, so that the large
-// placements at the start stay free.
+// places are the instances to publish: small profiles first, and of each the last start first. So the large placements
+// at the start stay free.
 func (g *geometry) places(m MIG) []sharing.Instance {
 	var out []sharing.Instance
 	for _, p := range g.table.Profiles() {

@@ -105,8 +105,7 @@ func (d *Daemon) notify() {
 	d.changed = make(chan struct{})
 }
 
-// latency returns by how much the answer to a call of start on a GPU's socket is late, and what is closed when that may
-// have changed.
+// latency returns how late the answer to a call on a GPU's socket is. The channel is closed when that may have changed.
 func (d *Daemon) latency(minor int, op wire.Op, start time.Duration) (time.Duration, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,8 +140,8 @@ func (d *Daemon) delay(ctx context.Context, minor int, op wire.Op, start time.Du
 	}
 }
 
-// reap gives back what was held by connections that have closed, where their own goroutine has not come to it yet, and
-// notes whose process has ended. d.mu is held.
+// reap releases what connections held that are closed, if their goroutine has not done so yet. It notes whose process
+// has ended. d.mu is held.
 func (d *Daemon) reap() {
 	closed, ended := d.ends.come()
 	for _, id := range ended {

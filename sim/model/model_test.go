@@ -24,7 +24,7 @@ func TestMemoryIsTheGPUs(t *testing.T) {
 	q, err := m.Open(0, 101)
 	wantErr(t, err, nil)
 	_, err = m.CreateContext(q, 0, inA)
-	wantErr(t, err, wire.OutOfMemory) // a context costs memory, too
+	wantErr(t, err, wire.OutOfMemory) // A context costs memory, too.
 	wantErr(t, m.Free(p.id, at), nil)
 	wantErr(t, m.Free(p.id, at), wire.NotFound)
 	_, err = m.CreateContext(q, 0, inA)
@@ -187,7 +187,7 @@ func TestXIDs(t *testing.T) {
 		if want.lost {
 			continue
 		}
-		p.alloc(mib, nil, nil) // the GPU goes on
+		p.alloc(mib, nil, nil) // The GPU goes on.
 		if want.recovery == RecoveryReset {
 			wantErr(t, m.Apply([]int{0}, Change{Reset: true}, 0), sharing.ErrConflict)
 			m.Close(p.id, 0)
@@ -279,7 +279,7 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// A GPU that fails answers later and later.
+// TestLatencyRises: a GPU that fails answers later and later.
 func TestLatencyRises(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	const now = time.Minute

@@ -173,7 +173,7 @@ func (f *fake) pods(namespace string) []any {
 		}
 		containers := []any{container("main", "gpu-memory-gib", t.gib)}
 		switch {
-		case t.profile != "": // one instance for each container
+		case t.profile != "": // One instance for each container.
 			containers = nil
 			for i := range t.count {
 				containers = append(containers, container(fmt.Sprint("main-", i), "mig-"+t.profile, 1))
@@ -220,7 +220,7 @@ func (f *fake) gpuNode(i int) map[string]any {
 					PlacementStarts: []int{0}}}}
 		}
 	}
-	instances := map[int]int{} // of each GPU
+	instances := map[int]int{} // Of each GPU.
 	for _, t := range f.tasks {
 		if t.node != node(i) {
 			continue

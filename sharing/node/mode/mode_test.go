@@ -403,7 +403,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// TestExpects: a pod is told to wait while a GPU is about to switch for it, and not while grants keep the GPUs.
+// TestExpects: a pod waits while a GPU is about to switch for it, and not while grants keep the GPUs.
 func TestExpects(t *testing.T) {
 	w := newWorld()
 	need := func() Need {
