@@ -233,8 +233,8 @@ nvidia-tools: build $(TOOLKIT) ## Run NVIDIA's Go programs, unpatched, on the si
 	@cat '$(CURDIR)/.cache/userland-tools/table.md'
 
 .PHONY: hardware-kit
-hardware-kit: build ## Pack bin/hardware-kit.tar.gz, which measures Kerf on a machine with a GPU in nine minutes (docs/reference/hardware-kit.md)
-	@VERSION='$(VERSION)' hack/hardware-kit.sh bin bin/hardware-kit.tar.gz
+hardware-kit: build ## Pack bin/hardware-kit.tar.xz, which measures Kerf on a machine with a GPU in nine minutes (docs/reference/hardware-kit.md)
+	@VERSION='$(VERSION)' hack/hardware-kit.sh bin bin/hardware-kit.tar.xz
 
 .PHONY: attacks
 attacks: build ## Run hostile programs against both drivers (docs/reference/attacks.md), in some five minutes; needs root

@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Packs the hardware kit: hardware-kit.sh BIN OUT.tar.gz. BIN has the programs of "make build". The archive needs glibc 2.34
+# Packs the hardware kit: hardware-kit.sh BIN OUT.tar.xz. BIN has the programs of "make build". The archive needs glibc 2.34
 # or newer, and no Go. KERNELS=optional packs it also if no clang can be had; then no kernel runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +18,7 @@ die() {
 	exit 1
 }
 
+command -v xz >/dev/null || die "xz is missing: install xz-utils"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 kit=$work/kerf-hardware-kit
@@ -41,9 +42,9 @@ for program in "$kit/kit" "$kit"/bin/*; do
 	[ "$(printf '%s\n' "${needs:-0}" "$newest_glibc" | sort -V | tail -1)" = "$newest_glibc" ] ||
 		die "${program##*/} needs glibc $needs, and $newest_glibc is the newest allowed"
 done
-tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -c kerf-hardware-kit | gzip "-${GZIP_LEVEL:-9}n" >"$work/kit.tar.gz"
-size=$(stat -c %s "$work/kit.tar.gz")
-[ "$size" -le "$most_bytes" ] || [ "${GZIP_LEVEL:-9}" -lt 6 ] || die "the archive has $size bytes, and at most $most_bytes are allowed"
+tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -c kerf-hardware-kit | xz "-${XZ_LEVEL:-6}" >"$work/kit.tar.xz"
+size=$(stat -c %s "$work/kit.tar.xz")
+[ "$size" -le "$most_bytes" ] || [ "${XZ_LEVEL:-6}" -lt 6 ] || die "the archive has $size bytes, and at most $most_bytes are allowed"
 mkdir -p "$(dirname "$archive")"
-mv "$work/kit.tar.gz" "$archive"
+mv "$work/kit.tar.xz" "$archive"
 echo "$archive: $((size / 1000000)) MB"

@@ -31,9 +31,9 @@ var folder string
 
 // unpacked is the kit from its archive, packed once from the programs of make build. Without clang, it has no kernels.
 var unpacked = sync.OnceValues(func() (string, error) {
-	pack := exec.Command("../../hack/hardware-kit.sh", "bin", folder+"/kit.tar.gz")
-	pack.Env = append(os.Environ(), "KERNELS=optional", "GZIP_LEVEL=1", "WERROR=-Werror")
-	for _, cmd := range []*exec.Cmd{pack, exec.Command("tar", "-C", folder, "-xzf", folder+"/kit.tar.gz")} {
+	pack := exec.Command("../../hack/hardware-kit.sh", "bin", folder+"/kit.tar.xz")
+	pack.Env = append(os.Environ(), "KERNELS=optional", "XZ_LEVEL=0", "WERROR=-Werror")
+	for _, cmd := range []*exec.Cmd{pack, exec.Command("tar", "-C", folder, "-xJf", folder+"/kit.tar.xz")} {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%w: %s", err, out)
 		}
