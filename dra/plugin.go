@@ -95,7 +95,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		wait, err := p.publish(ctx, helper, &pace)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the agent is stopping
+			return nil // The agent is stopping.
 		case err != nil:
 			return err
 		}

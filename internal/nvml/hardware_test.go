@@ -38,10 +38,10 @@ func TestPCIRoot(t *testing.T) {
 		"0000:01:00.0": "devices/platform/0000:01:00.0",
 	} {
 		full := filepath.Join(sysfs, target)
-		if err := os.MkdirAll(full, 0o755); err != nil { //nolint:gosec // as in sysfs
+		if err := os.MkdirAll(full, 0o755); err != nil { // As in sysfs.
 			t.Fatal(err)
 		}
-		if err := os.MkdirAll(links, 0o755); err != nil { //nolint:gosec // as in sysfs
+		if err := os.MkdirAll(links, 0o755); err != nil { // As in sysfs.
 			t.Fatal(err)
 		}
 		if err := os.Symlink(full, filepath.Join(links, name)); err != nil {

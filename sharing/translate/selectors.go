@@ -19,18 +19,18 @@ func attribute(name string) string {
 
 // models are the selectors for globs over the GPU's model: one of the globs matches, and none with "!" does.
 func models(globs []string) []string {
-	var any, all []string
+	var some, all []string
 	for _, g := range globs {
 		pattern, not := strings.CutPrefix(g, "!")
 		match := attribute("model") + ".matches(" + text("^(?i:"+regexOf(pattern)+")$") + ")"
 		if not {
 			all = append(all, "!"+match)
 		} else {
-			any = append(any, match)
+			some = append(some, match)
 		}
 	}
-	if len(any) > 0 {
-		all = append([]string{strings.Join(any, " || ")}, all...)
+	if len(some) > 0 {
+		all = append([]string{strings.Join(some, " || ")}, all...)
 	}
 	return all
 }
@@ -49,12 +49,12 @@ func uuids(ids []sharing.GPUID) []string {
 
 // levels is the selector for shares with a level, or a stronger one.
 func levels(least sharing.Level) string {
-	var any []string
+	var some []string
 	for l := least; l <= sharing.LevelDriver; l++ {
 		name := l.String()
-		any = append(any, attribute("level"+strings.ToUpper(name[:1])+name[1:]))
+		some = append(some, attribute("level"+strings.ToUpper(name[:1])+name[1:]))
 	}
-	return strings.Join(any, " || ")
+	return strings.Join(some, " || ")
 }
 
 // regexOf is a glob as a regular expression. A class [a-z] and a quoted character are the same in both.

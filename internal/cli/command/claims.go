@@ -21,7 +21,7 @@ import (
 func NameClaims(ctx context.Context, api *access.Client, c *present.Cluster) error {
 	all, err := claims.List(ctx, api, "")
 	if errors.Is(err, sharing.ErrDenied) || errors.Is(err, sharing.ErrNotFound) {
-		return nil //nolint:nilerr // there are no names then
+		return nil // There are no names then.
 	}
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
