@@ -106,7 +106,7 @@ func (e *testCase) picture() status {
 	return s
 }
 
-// waitForAgent until its pod is ready, it takes claims, and kubelet has its resources.
+// waitForAgent until its pod is ready, it takes claims, and kubelet has its resources or the API server its devices.
 func (e *testCase) waitForAgent() {
 	e.Helper()
 	eventually(e, "the agent", func() error {
@@ -119,6 +119,10 @@ func (e *testCase) waitForAgent() {
 		}
 		if !s.Ready {
 			return fmt.Errorf("the agent is not ready: %s", strings.Join(s.NotReady, "; "))
+		}
+		if e.dra {
+			_, err := e.devicesOfNode()
+			return err
 		}
 		if _, usable, err := e.capacity("kerf.dev/gpu-memory-gib"); err != nil || usable == 0 {
 			return fmt.Errorf("kubelet offers no kerf.dev/gpu-memory-gib: %w", errors.Join(err))

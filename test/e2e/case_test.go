@@ -20,6 +20,8 @@ type testCase struct {
 	namespace string
 	// pods are all that were created.
 	pods []*pod
+	// dra says that the node offers its GPUs by DRA.
+	dra bool
 	// logs says how long each daemon's log was at the beginning.
 	logs map[string]int64
 	// why is what the test failed with: it is said again after all else that is known, because what reads a long

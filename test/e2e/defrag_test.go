@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,18 +21,19 @@ import (
 )
 
 // A cluster of three nodes is fragmented: two nodes have one free GPU each, and small pods are on the third. A pod with
-// eight GPUs waits. The plan moves the small pods, and its steps are carried out by commands that are killed one after
-// the other. Then the pod runs, each small pod was replaced once, no other pod is touched, and no GPU is cordoned.
+// eight GPUs waits. The plan moves the small pods. First commands that are killed one after the other carry it out,
+// then the controller of kerf-scheduler, which is killed at each step. Both times the pod then runs, each small pod was
+// replaced once, no other pod is touched, and no GPU is cordoned.
 func TestDefragOnThreeNodes(t *testing.T) {
 	e := withScheduler(t)
-	nodes := e.join(2, 3)
+	d := &fragmented{testCase: e, nodes: e.join(2, 3), serve: func(do func()) { do() }}
 	var fixed []*pod
 	t.Cleanup(func() { // before the nodes leave: a pod ends only while its kubelet runs
 		for _, p := range e.pods {
 			p.delete()
 		}
 	})
-	for i, node := range nodes[:2] {
+	for i, node := range d.nodes[:2] {
 		s := one(fmt.Sprint("fixed-", i), wholeGPUs(7), hold)
 		s.edit = func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node} }
 		fixed = append(fixed, e.create(byKerf(s)))
@@ -40,43 +42,77 @@ func TestDefragOnThreeNodes(t *testing.T) {
 		p.running()
 	}
 	e.mustKubectl("label", "namespace", e.namespace, "kerf.dev/defrag=true")
-	e.mustKubectl("cordon", nodes[0], nodes[1])
-	t.Cleanup(func() { e.kubectl("", "uncordon", nodes[0], nodes[1]) })
-	for _, name := range []string{"small-a", "small-b"} {
-		e.deployment(byKerf(one(name, gibs(20), hold)))
-		e.onNodes(name, nodes[2:])
-	}
-	e.mustKubectl("uncordon", nodes[0], nodes[1])
-	big := e.create(byKerf(one("big", wholeGPUs(8), hold)))
-	big.event("FailedScheduling", "GPU")
-	before := e.everyPod()
+	t.Cleanup(func() { e.kubectl("", "uncordon", d.nodes[0], d.nodes[1]) })
+	d.round("command", func() {
+		if kills := e.defragWithKills(); kills < 4 { // begin, cordon, two evictions
+			t.Errorf("only %d commands were killed", kills)
+		}
+	})
+	c := d.controller()
+	d.serve = c.withoutDefrag
+	d.round("controller", c.killAtEachStep)
+}
 
-	e.wantMoves(nodes[2], "small-a", "small-b")
-	kills := e.defragWithKills()
-	big.running()
-	if node := big.get().Spec.NodeName; node != nodes[2] {
-		t.Errorf("the pod runs on %s, want %s", node, nodes[2])
+// fragmented is a cluster of three nodes. Of the first two, one GPU each is free.
+type fragmented struct {
+	*testCase
+	nodes []string
+	// serve calls a function while a scheduler runs that moves no pods.
+	serve func(do func())
+}
+
+// round puts two small pods on the third node, and a pod with eight GPUs waits. move is to change that.
+func (d *fragmented) round(name string, move func()) {
+	d.Helper()
+	small := []string{name + "-a", name + "-b"}
+	d.mustKubectl("cordon", d.nodes[0], d.nodes[1])
+	var remove []func()
+	d.serve(func() {
+		for _, s := range small {
+			remove = append(remove, d.deployment(byKerf(one(s, gibs(20), hold))))
+			d.onNodes(s, d.nodes[2:])
+		}
+	})
+	d.mustKubectl("uncordon", d.nodes[0], d.nodes[1])
+	big := d.create(byKerf(one(name, wholeGPUs(8), hold)))
+	d.serve(func() { big.event("FailedScheduling", "GPU") })
+	before := d.everyPod()
+	d.wantMoves(big, d.nodes[2], small...)
+
+	move()
+	d.serve(func() {
+		big.running()
+		if node := big.get().Spec.NodeName; node != d.nodes[2] {
+			d.Errorf("%s: the pod runs on %s, want %s", name, node, d.nodes[2])
+		}
+		for _, s := range small {
+			d.onNodes(s, d.nodes[:2])
+			if created := d.replicasCreated(s); created != 2 {
+				d.Errorf("%s: the controller created %d pods, want one and its replacement", s, created)
+			}
+		}
+	})
+	d.untouched(name, before)
+	cordons := d.mustKubectl("get", "gpunode", d.nodes[2], "-o", "jsonpath={.spec.cordonedGPUs}")
+	if strings.Contains(cordons, "uuid") {
+		d.Errorf("%s: GPUs stay cordoned: %s", name, cordons)
 	}
-	if kills < 4 { // begin, cordon, two evictions
-		t.Errorf("only %d commands were killed", kills)
+	big.delete()
+	for _, r := range remove {
+		r()
 	}
-	for _, name := range []string{"small-a", "small-b"} {
-		e.onNodes(name, nodes[:2])
-	}
-	after := e.everyPod()
+}
+
+// untouched checks that a round has moved its small pods and changed no other.
+func (d *fragmented) untouched(round string, before map[string]string) {
+	d.Helper()
+	after := d.everyPod()
 	for uid, was := range before {
 		now, there := after[uid]
-		switch moves := strings.Contains(was, "/small-"); {
-		case moves == there, there && now != was && !strings.Contains(was, "/big "):
-			t.Errorf("pod %s is now %q", was, now)
+		switch moves := strings.Contains(was, "/"+round+"-"); {
+		case moves == there, there && now != was && !strings.Contains(was, "/"+round+" "):
+			d.Errorf("%s: pod %s is now %q", round, was, now)
 		}
-	}
-	if created := e.replicasCreated(); created != 4 {
-		t.Errorf("the controllers created %d pods, want 2 and a replacement of each", created)
-	}
-	cordons := e.mustKubectl("get", "gpunode", nodes[2], "-o", "jsonpath={.spec.cordonedGPUs}")
-	if strings.Contains(cordons, "uuid") {
-		t.Errorf("GPUs stay cordoned: %s", cordons)
 	}
 }
 
@@ -89,8 +125,8 @@ func (e *testCase) mustKubectl(args ...string) string {
 	return r.out
 }
 
-// deployment has one replica of a pod.
-func (e *testCase) deployment(s podSpec) {
+// deployment has one replica of a pod, until the returned function is called or the test ends.
+func (e *testCase) deployment(s podSpec) (remove func()) {
 	e.Helper()
 	p := s.object(e.namespace)
 	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
@@ -102,7 +138,7 @@ func (e *testCase) deployment(s podSpec) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.Cleanup(func() {
+	remove = sync.OnceFunc(func() {
 		now := int64(0)
 		policy := metav1.DeletePropagationForeground
 		if err := e.client.AppsV1().Deployments(e.namespace).Delete(background(), s.name,
@@ -117,6 +153,8 @@ func (e *testCase) deployment(s podSpec) {
 			return err
 		})
 	})
+	e.Cleanup(remove)
+	return remove
 }
 
 // onNodes waits until the only pod of a deployment is ready on one of these nodes.
@@ -166,8 +204,8 @@ func (e *testCase) everyPod() map[string]string {
 	return out
 }
 
-// replicasCreated is how often a ReplicaSet of the namespace has created a pod.
-func (e *testCase) replicasCreated() int {
+// replicasCreated is how often the ReplicaSet of a deployment has created a pod.
+func (e *testCase) replicasCreated(name string) int {
 	e.Helper()
 	list, err := e.client.CoreV1().Events(e.namespace).List(background(), metav1.ListOptions{
 		FieldSelector: "reason=SuccessfulCreate,involvedObject.kind=ReplicaSet"})
@@ -176,7 +214,9 @@ func (e *testCase) replicasCreated() int {
 	}
 	n := 0
 	for _, event := range list.Items {
-		n += max(1, int(event.Count))
+		if strings.HasPrefix(event.InvolvedObject.Name, name+"-") {
+			n += max(1, int(event.Count))
+		}
 	}
 	return n
 }
@@ -186,8 +226,8 @@ func (e *testCase) defragCommand(args ...string) (string, []string) {
 	return e.node.kerf(), append([]string{"--kubeconfig", e.node.env["KUBECONFIG"], "defrag"}, args...)
 }
 
-// wantMoves checks that the plan moves the pods of these deployments from one node, and nothing else.
-func (e *testCase) wantMoves(from string, deployments ...string) {
+// wantMoves checks that the plan moves the pods of these deployments from one node for a pod, and nothing else.
+func (e *testCase) wantMoves(big *pod, from string, deployments ...string) {
 	e.Helper()
 	name, args := e.defragCommand("plan", "-o", "json")
 	r := command(name, args...)
@@ -205,11 +245,12 @@ func (e *testCase) wantMoves(from string, deployments ...string) {
 		if !strings.HasPrefix(m.From, from+"/") || strings.HasPrefix(m.To, from+"/") {
 			e.Errorf("pod %s moves from %s to %s", m.Pod, m.From, m.To)
 		}
-		deployments = slices.DeleteFunc(deployments, func(d string) bool {
+		deployments = slices.DeleteFunc(slices.Clone(deployments), func(d string) bool {
 			return strings.HasPrefix(m.Pod, e.namespace+"/"+d+"-")
 		})
 	}
-	if len(deployments) > 0 || len(plan.Moves) != 2 || len(plan.Fits) != 1 || plan.Fits[0].Pod != e.namespace+"/big" {
+	if len(deployments) > 0 || len(plan.Moves) != 2 || len(plan.Fits) != 1 ||
+		plan.Fits[0].Pod != e.namespace+"/"+big.name {
 		e.Fatalf("no moves of %v in %s", deployments, r.out)
 	}
 }

@@ -54,6 +54,7 @@ func beginWithDRA(t *testing.T) *testCase {
 			}
 		}
 		e.writeRules(before)
+		e.dra = false
 		eventually(e, "the device plugin", func() error {
 			if _, usable, err := e.capacity("kerf.dev/gpu-memory-gib"); err != nil || usable == 0 {
 				return fmt.Errorf("kubelet offers no kerf.dev/gpu-memory-gib: %w", err)
@@ -67,6 +68,7 @@ func beginWithDRA(t *testing.T) *testCase {
 	})
 	e.writeRules(e.changedRules("    mode: auto\n", "    mode: auto\n"+draRules))
 	e.waitForSlices(8)
+	e.dra = true
 	return e
 }
 

@@ -44,6 +44,8 @@ type hollow struct {
 	gpus  int
 	// by is the name of the scheduler for them; server is where it finds the API server, empty for where all do.
 	by, server string
+	// groups are those of its scheduler; empty for administrators.
+	groups []string
 }
 
 // hollowNodes makes some, until the test ends.
@@ -253,9 +255,12 @@ func (h *hollow) runScheduler(program, config string, args ...string) *started {
 	if err != nil {
 		h.Fatal(err)
 	}
+	groups := h.groups
+	if len(groups) == 0 {
+		groups = []string{"system:masters"}
+	}
 	for _, u := range access.AuthInfos {
-		u.Impersonate, u.ImpersonateGroups = "system:serviceaccount:"+kerfNamespace+":"+schedulerName,
-			[]string{"system:masters"}
+		u.Impersonate, u.ImpersonateGroups = "system:serviceaccount:"+kerfNamespace+":"+schedulerName, groups
 	}
 	for _, c := range access.Clusters {
 		if h.server != "" {
@@ -315,16 +320,22 @@ func (h *hollow) kerfScheduler() string {
 	if err != nil {
 		h.Fatal(err)
 	}
+	return strings.Replace(h.configOf(string(text)), "leaderElect: true", "leaderElect: false", 1)
+}
+
+// configOf is the configuration in a ConfigMap, for pods of this test alone.
+func (h *hollow) configOf(text string) string {
+	h.Helper()
 	var m struct{ Data map[string]string }
-	if err := yaml.Unmarshal(text, &m); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
 		h.Fatal(err)
 	}
 	rules := filepath.Join(h.TempDir(), "sharing.yaml")
 	if err := os.WriteFile(rules, []byte(h.readRules()), 0o600); err != nil {
 		h.Fatal(err)
 	}
-	return strings.NewReplacer("leaderElect: true", "leaderElect: false", "schedulerName: kerf-scheduler",
-		"schedulerName: "+h.scheduler(), "sharingConfig: /etc/kerf\n", "sharingConfig: "+rules+"\n",
+	return strings.NewReplacer("schedulerName: kerf-scheduler", "schedulerName: "+h.scheduler(),
+		"sharingConfig: /etc/kerf\n", "sharingConfig: "+rules+"\n",
 		"profiles:\n", "clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}\nprofiles:\n").Replace(
 		m.Data["scheduler.yaml"])
 }

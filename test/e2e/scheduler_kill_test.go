@@ -28,6 +28,8 @@ type apiProxy struct {
 	shut bool
 	// came are the pods whose Binding came while it was shut.
 	came []string
+	// stop, if it is set, reports that it has taken a request, which then gets no answer.
+	stop func(pass http.Handler, r *http.Request) bool
 }
 
 // throughProxy has the schedulers that are started from now on reach the API server through the proxy.
@@ -52,6 +54,9 @@ func (h *hollow) throughProxy() *apiProxy {
 			d.holds(path[strings.LastIndex(path, "/")+1:]) {
 			_, _ = io.Copy(io.Discard, r.Body) // the end of who asks is seen only behind it
 			<-r.Context().Done()
+			return
+		}
+		if d.stop != nil && d.stop(pass, r) {
 			return
 		}
 		pass.ServeHTTP(w, r)

@@ -7,40 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// TestDRAExtendedResource: the stock scheduler makes a claim for limits of kerf.dev/gpu. The pod has one whole GPU by
-// this claim, and no second one by its limit. The claim goes with the pod.
-func TestDRAExtendedResource(t *testing.T) {
-	e := beginWithDRA(t)
-	whole := e.create(one("whole", wholeGPUs(1), hold))
-	o := whole.running()
-	s := o.Status.ExtendedResourceClaimStatus
-	if s == nil || len(s.RequestMappings) != 1 || s.RequestMappings[0].ResourceName != "kerf.dev/gpu" {
-		t.Fatalf("the scheduler made no claim: %+v", s)
-	}
-	g := e.wantHeld(whole, "main", want{gpus: 1, memory: e.node.gpus(t)[0].shareOf(100), percent: 100,
-		level: "exclusive"})
-	if all := e.grantsOf(whole); len(all) != 1 || !g.Whole {
-		t.Errorf("grants %+v", all)
-	}
-	whole.delete()
-	whole.released()
-	eventually(e, "end of the claim", func() error {
-		_, err := e.client.ResourceV1().ResourceClaims(whole.namespace).Get(background(), s.ResourceClaimName,
-			metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("claim %s is still there: %w", s.ResourceClaimName, err)
-	})
-	again := e.create(one("again", wholeGPUs(2), hold))
-	again.running()
-	e.wantHeld(again, "main", want{gpus: 2, memory: e.node.gpus(t)[0].shareOf(100), percent: 100, level: "exclusive"})
-}
 
 // TestDRAAdmission: the API server rejects a claim that no node would take, and describe says which device a pod lacks.
 func TestDRAAdmission(t *testing.T) {
