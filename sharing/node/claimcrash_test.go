@@ -149,8 +149,10 @@ func newClaimBench(t *testing.T, kind dra.Kind) (*claimBench, string) {
 	t.Helper()
 	if kind == dra.KindShare {
 		b := newPodBench(t)
-		c := &claimBench{bench: b, restart: b.start}
-		b.start()
+		b.still()
+		stop := b.loops()
+		// The loops of the crashed agent end, since its record has one writer.
+		c := &claimBench{bench: b, restart: func() { stop(); b.still(); stop = b.loops() }}
 		c.prepare()
 		return c, dra.DeviceName(b.gpus[0].UUID, dra.KindShare)
 	}
