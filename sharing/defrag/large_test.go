@@ -12,7 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/defrag"
 )
 
-// large is a cluster of nodes with 8 GPUs, all full of small pods to about 80%, and a pending pod with 8 GPUs.
+// large is a cluster of nodes with 8 GPUs, all full of small pods to about 80%, and a pending pod with 4 GPUs.
 func large(seed uint64, nodes int) instance {
 	r := rand.New(rand.NewPCG(seed, 2))
 	in := instance{model: newModel(nodes, 8)}
@@ -64,5 +64,31 @@ func BenchmarkLarge(b *testing.B) {
 			b.Fatal("no plan")
 		}
 		b.ReportMetric(time.Since(begin).Seconds(), "s/plan")
+	}
+}
+
+// TestHardSmallProblem: 8 GPUs and 12 pods without a solution end, too.
+func TestHardSmallProblem(t *testing.T) {
+	in := instance{model: newModel(8, 1)}
+	add := func(node int, a ask) {
+		i := len(in.Pods)
+		in.model.asks = append(in.model.asks, a)
+		p := podOf(rand.New(rand.NewPCG(1, 1)), i, a)
+		p.Placed, p.At, p.Budgets, p.Priority, p.StayReason = true, defrag.Place{Node: node, GPUs: []int{0}}, nil, 0, ""
+		in.model.Take(i, p.At)
+		in.Pods = append(in.Pods, p)
+	}
+	for node := range 8 {
+		in.Nodes = append(in.Nodes, defrag.Node{Name: fmt.Sprintf("n%d", node), GPUs: make([]string, 1)})
+		add(node, ask{1, 560})
+	}
+	for node := range 3 {
+		add(node, ask{1, 370})
+	}
+	in.model.asks = append(in.model.asks, ask{1, 1000})
+	in.Pods = append(in.Pods, defrag.Pod{UID: "pending", Name: "pending", Class: "1", GPUs: 1, Demand: 1000})
+	in.Limits.Moves = 8
+	if plan := defrag.Make(&in.Problem, in.model); len(plan.Steps) != 0 {
+		t.Errorf("steps %+v", plan.Steps)
 	}
 }

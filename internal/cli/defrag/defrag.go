@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	mover "github.com/kerf-gpu/kerf/internal/kube/defrag"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/defrag"
 	"github.com/kerf-gpu/kerf/sharing/defrag/control"
@@ -87,7 +88,7 @@ continued by the next one, or by kerf-scheduler.
 		Example: "  kerf defrag apply",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.checkApply(); err != nil {
 				return command.Misused(err)
 			}
 			return command.Interruptible(c.Context(), func(ctx context.Context) error {
@@ -119,9 +120,26 @@ func (o *options) check() error {
 		return sharing.Invalid("--priority-classes", strings.Join(o.PriorityClasses, ","), "leave out one of them",
 			"has no effect with --any-pod")
 	}
-	if o.Limits.Moves < 1 || o.Limits.CostPerGPU < 0 || o.apply.PerPoolPerHour < 0 || o.apply.Wait < 0 {
-		return sharing.Invalid("--moves", fmt.Sprint(o.Limits.Moves), "write 1 or more moves, and no negative limits",
-			"is out of range")
+	if o.Limits.CostPerGPU < 0 {
+		return sharing.Invalid("--cost-per-gpu", fmt.Sprint(o.Limits.CostPerGPU), "write 0 or more seconds", "is negative")
+	}
+	return positive("--moves", o.Limits.Moves)
+}
+
+// checkApply checks the flags that only the command that moves pods has.
+func (o *options) checkApply() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.apply.Wait <= 0 {
+		return sharing.Invalid("--wait", o.apply.Wait.String(), "write a positive time, such as 10m", "is not positive")
+	}
+	return positive("--max-evictions-per-pool-per-hour", o.apply.PerPoolPerHour)
+}
+
+func positive(flag string, n int) error {
+	if n < 1 {
+		return sharing.Invalid(flag, fmt.Sprint(n), "write 1 or more", "is not positive")
 	}
 	return nil
 }
@@ -159,14 +177,10 @@ func (o *options) carryOut(ctx context.Context, a *command.App) error {
 	r := &mover.Runner{API: api, Options: o.Options, Limits: o.apply}
 	last := ""
 	return r.Run(ctx, time.Now, func(ctx context.Context) error {
-		t := time.NewTimer(lookEvery)
-		defer t.Stop()
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, lookEvery) {
 			return context.Cause(ctx)
-		case <-t.C:
-			return nil
 		}
+		return nil
 	}, false, func(s mover.Status, err error) {
 		if line := said(s, err); line != last && line != "" {
 			last = line

@@ -31,7 +31,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("status %d: %s%s: %v", code, out, errOut, err)
 	}
 	if out, errOut, code = f.Call("defrag", "plan", "--any-pod"); code != command.ExitOK || !strings.Contains(out,
-		"ove") {
+		"No moves") {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
 	if writes := f.Writes(); len(writes) > 0 {
@@ -41,8 +41,8 @@ func TestPlan(t *testing.T) {
 
 // Wrong flags are a misuse.
 func TestFlags(t *testing.T) {
-	for _, line := range []string{"plan --moves 0", "plan -o csv", "plan --cost-per-gpu -1", "apply --wait -1s",
-		"apply --max-evictions-per-pool-per-hour -1", "plan x"} {
+	for _, line := range []string{"plan --moves 0", "plan -o csv", "plan --cost-per-gpu -1", "apply --wait -1s", "apply --wait 0",
+		"apply --max-evictions-per-pool-per-hour -1", "apply --max-evictions-per-pool-per-hour 0", "plan x"} {
 		f := start(t)
 		if out, errOut, code := f.Call(strings.Split("defrag "+line, " ")...); code != command.ExitUsage {
 			t.Errorf("%s: status %d: %s%s", line, code, out, errOut)

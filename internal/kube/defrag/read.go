@@ -7,6 +7,7 @@ package defrag
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,8 +57,11 @@ func Read(ctx context.Context, api *access.Client, o Options, now time.Time) (Cl
 	}
 	beats, err := survey.Heartbeats(ctx, api)
 	note(err)
+	beatsErr := err
 	files, err := survey.Config(ctx, api)
-	note(err)
+	if !errors.Is(err, sharing.ErrNotFound) { // agents can have their config without a ConfigMap
+		note(err)
+	}
 	in := state.Input{State: scheduler.New(), Free: freeOf(found), PriorityClasses: o.PriorityClasses, Any: o.Any,
 		Limits: o.Limits, Now: now}
 	if in.Namespaces, err = survey.Namespaces(ctx, api, sharing.LabelDefrag, "true"); err != nil {
@@ -73,7 +77,7 @@ func Read(ctx context.Context, api *access.Client, o Options, now time.Time) (Cl
 	if err := configure(in.State, files); err != nil {
 		return Cluster{}, err
 	}
-	if err := report(in.State, found, beats, now); err != nil {
+	if err := report(in.State, found, beats, beatsErr != nil, now); err != nil {
 		return Cluster{}, err
 	}
 	for _, p := range found.Pods {
@@ -119,8 +123,9 @@ func configure(to *scheduler.ClusterState, data map[string]string) error {
 	return nil
 }
 
-// report gives the state the nodes and what their agents report.
-func report(to *scheduler.ClusterState, found survey.Cluster, beats map[string]survey.Heartbeat, now time.Time) error {
+// report gives the state the nodes and what their agents report. Without heartbeats, every report counts.
+func report(to *scheduler.ClusterState, found survey.Cluster, beats map[string]survey.Heartbeat, unread bool,
+	now time.Time) error {
 	for _, n := range found.Nodes {
 		to.Machine(n.Name, scheduler.Machine{CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory,
 			Allocatable: n.Allocatable})
@@ -135,7 +140,7 @@ func report(to *scheduler.ClusterState, found survey.Cluster, beats map[string]s
 		to.Report(n.Name, s)
 		if beat, ok := beats[n.Name]; ok {
 			to.Heartbeat(n.Name, beat.Renewed, beat.Valid, now)
-		} else if len(beats) == 0 {
+		} else if unread {
 			to.Heartbeat(n.Name, now, heardFor, now)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
@@ -149,6 +150,9 @@ func (r *Runner) begin(ctx context.Context, record control.Record, now time.Time
 	c, err := Read(ctx, r.API, o, now)
 	if err != nil {
 		return Status{}, err
+	}
+	if len(c.Left) > 0 { // a plan can show moves with less, but nothing is evicted on a guess
+		return idle("not read: " + strings.Join(c.Left, "; "))
 	}
 	plan := c.State.Make()
 	if len(plan.Steps) == 0 {

@@ -23,8 +23,8 @@ type world struct {
 	now     time.Time
 	ended   []control.Act
 	why     string
-	// stuck has the replacements stay pending, refuse has evictions refused.
-	stuck, refuse bool
+	// stuck has the replacements stay pending, refuse has evictions refused, and foreign keeps one GPU from a cordon.
+	stuck, refuse, foreign bool
 }
 
 func newWorld() *world {
@@ -55,7 +55,9 @@ func (w *world) round(writes int) control.Decision {
 	}
 	switch d.Act {
 	case control.Cordon:
-		w.cordons = []string{"g0", "g1"}
+		if w.cordons = []string{"g0", "g1"}; w.foreign {
+			w.cordons = w.cordons[:1]
+		}
 	case control.Uncordon:
 		w.cordons = nil
 	case control.Evict:
@@ -145,6 +147,7 @@ func TestStops(t *testing.T) {
 	}{
 		"replacement pending": {func(w *world) { w.stuck = true }, []string{"small-0"}, "did not run within 10m0s"},
 		"eviction refused":    {func(w *world) { w.refuse = true }, nil, "did not end within 10m0s"},
+		"cordoned by others":  {func(w *world) { w.foreign = true }, nil, "could be cordoned within 10m0s"},
 		"not allowed":         {func(w *world) { w.pods[1].Allowed = false }, nil, "may not be moved any more"},
 	} {
 		w := newWorld()

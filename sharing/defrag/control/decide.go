@@ -68,6 +68,10 @@ func (d *decider) move() {
 		return
 	}
 	if all, _ := d.cordoned(); !all {
+		if d.now.Sub(d.Record.Since) > d.limits.Wait { // the node is gone, or someone else's cordon is on a GPU
+			d.fail("not all GPUs of node %s could be cordoned within %v", d.Record.Node, d.limits.Wait)
+			return
+		}
 		d.Act = Cordon
 		return
 	}
