@@ -20,7 +20,10 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 )
 
-const gib = int64(1 << 30)
+const (
+	gib        = int64(1 << 30)
+	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"
+)
 
 // task is a pod of the fake cluster, with GPUs of its node.
 type task struct {
@@ -43,10 +46,12 @@ type fake struct {
 	changes       map[string]int
 	recordVersion string
 	// mig puts each GPU in MIG mode.
-	mig     bool
-	record  map[string]any
-	evicted []string
-	now     time.Time
+	mig bool
+	// noLeases refuses to list the agents' heartbeats.
+	noLeases bool
+	record   map[string]any
+	evicted  []string
+	now      time.Time
 	// writes counts the requests that change something. The one with the number of fail fails, before or after it has
 	// an effect.
 	writes, fail int
@@ -137,6 +142,15 @@ func (f *fake) get(w http.ResponseWriter, path string) {
 					"kerf.dev/gpu-memory-gib": "158", "kerf.dev/mig-1g.10gb": "14",
 					"kerf.dev/mig-7g.80gb": "2"},
 				"conditions": []any{map[string]string{"type": "Ready", "status": "True"}}}})
+		}
+	case path == leasesPath && f.noLeases:
+		http.Error(w, "leases are forbidden", http.StatusForbidden)
+		return
+	case path == leasesPath:
+		for i := range 3 {
+			items = append(items, map[string]any{"metadata": map[string]string{"name": "kerf-node-" + node(i)},
+				"spec": map[string]any{"renewTime": f.now.Format("2006-01-02T15:04:05.000000Z07:00"),
+					"leaseDurationSeconds": 120}})
 		}
 	case path == "/api/v1/pods":
 		items = f.pods("")

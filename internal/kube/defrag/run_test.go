@@ -6,6 +6,7 @@ package defrag
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing/defrag/control"
@@ -138,6 +139,21 @@ func TestMovesNothingWithoutConsent(t *testing.T) {
 	r := &Runner{API: f.open()}
 	for range 3 {
 		if s, err := f.step(r); err != nil || s.Begun {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	if f.writes > 0 {
+		t.Errorf("%d writes", f.writes)
+	}
+}
+
+// No pod moves while heartbeats cannot be read: the agent of its new node may be away.
+func TestMovesNothingWithoutHeartbeats(t *testing.T) {
+	f := newFake(t)
+	f.noLeases = true
+	r := &Runner{API: f.open()}
+	for range 3 {
+		if s, err := f.step(r); err != nil || s.Begun || !strings.Contains(s.Reason, "list leases") {
 			t.Errorf("%+v, %v", s, err)
 		}
 	}
