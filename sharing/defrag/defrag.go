@@ -84,7 +84,7 @@ type Limits struct {
 	Moves int
 	// CostPerGPU is the highest cost for one GPU that pending pods get.
 	CostPerGPU int64
-	// Single has each step make room for one pending pod.
+	// Single makes each step free GPUs for one pending pod.
 	Single bool
 }
 

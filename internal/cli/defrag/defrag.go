@@ -40,7 +40,7 @@ func Commands(a *command.App) []*cobra.Command {
 	return []*cobra.Command{c}
 }
 
-const aboutPods = `A pod may be moved if a controller replaces it, and if its namespace has the
+const aboutPods = `Kerf can move a pod if a controller replaces it, and if its namespace has the
 label kerf.dev/defrag=true or its priority class is in --priority-classes.
 Pods with kerf.dev/do-not-disrupt or karpenter.sh/do-not-disrupt stay. No pod
 moves for one of lower priority.`
@@ -81,8 +81,8 @@ kerf defrag plan. It cordons the GPUs for the pending pod, evicts one pod after
 the other and waits until each runs again. Then it uncordons the GPUs. It stops
 if a moved pod does not run.
 
-The state is in the ConfigMap kerf-defrag. A command that is interrupted is
-continued by the next one, or by kerf-scheduler.
+The state is in the ConfigMap kerf-defrag. After an interruption, the next
+command or kerf-scheduler continues.
 
 ` + aboutPods,
 		Example: "  kerf defrag apply",
@@ -109,7 +109,7 @@ func (o *options) define(c *cobra.Command) {
 	f := c.Flags()
 	f.IntVar(&o.Limits.Moves, "moves", defrag.DefaultMoves, "most moves")
 	f.Int64Var(&o.Limits.CostPerGPU, "cost-per-gpu", 0, "highest cost for one GPU, in seconds; 0 is no limit")
-	f.StringSliceVar(&o.PriorityClasses, "priority-classes", nil, "priority classes whose pods may be moved")
+	f.StringSliceVar(&o.PriorityClasses, "priority-classes", nil, "priority classes of pods that Kerf can move")
 }
 
 func (o *options) check() error {
@@ -121,7 +121,8 @@ func (o *options) check() error {
 			"has no effect with --any-pod")
 	}
 	if o.Limits.CostPerGPU < 0 {
-		return sharing.Invalid("--cost-per-gpu", fmt.Sprint(o.Limits.CostPerGPU), "write 0 or more seconds", "is negative")
+		return sharing.Invalid("--cost-per-gpu", fmt.Sprint(o.Limits.CostPerGPU), "write 0 or more seconds",
+			"is negative")
 	}
 	return positive("--moves", o.Limits.Moves)
 }
@@ -162,7 +163,7 @@ func (o *options) run(parent context.Context, a *command.App,
 		return command.Fail(fmt.Errorf("plan defragmentation: %w", err))
 	}
 	for _, left := range found.Left {
-		_, _ = fmt.Fprintf(a.ErrOut, "kerf defrag: not read: %s\n", left)
+		_, _ = fmt.Fprintf(a.ErrOut, "kerf defrag: failed to read: %s\n", left)
 	}
 	return command.Fail(f(ctx, found))
 }

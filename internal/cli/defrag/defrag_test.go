@@ -41,7 +41,8 @@ func TestPlan(t *testing.T) {
 
 // Wrong flags are a misuse.
 func TestFlags(t *testing.T) {
-	for _, line := range []string{"plan --moves 0", "plan -o csv", "plan --cost-per-gpu -1", "apply --wait -1s", "apply --wait 0",
+	for _, line := range []string{"plan --moves 0", "plan -o csv", "plan --cost-per-gpu -1", "apply --wait -1s",
+		"apply --wait 0",
 		"apply --max-evictions-per-pool-per-hour -1", "apply --max-evictions-per-pool-per-hour 0", "plan x"} {
 		f := start(t)
 		if out, errOut, code := f.Call(strings.Split("defrag "+line, " ")...); code != command.ExitUsage {

@@ -19,7 +19,8 @@ import (
 // moves finds the cheapest moves of running pods that let the pod fit. Only pods that a controller replaces, and that
 // the viewer may see, move. It does not know disruption budgets and namespaces, which kerf defrag respects.
 func (c Cluster) moves(p model.SeenPod, w scheduler.PodRequest, sees func(string) bool, now time.Time) (Change, bool) {
-	in := state.Input{State: c.State, Free: c.free(), Any: true, Limits: defrag.Limits{Single: true}, Now: now,
+	in := state.Input{State: c.State, Free: c.free(), Rules: state.Rules{Any: true},
+		Limits: defrag.Limits{Single: true}, Now: now,
 		Pods: []state.Pod{{Pod: p.Pod, Request: w}}}
 	for _, uid := range slices.Sorted(maps.Keys(c.Pods)) {
 		seen := c.Pods[uid]

@@ -34,6 +34,16 @@ type Options struct {
 	Limits          planner.Limits
 }
 
+// rules reads which namespaces let Kerf move their pods. Without them, the rules have the options only.
+func (o Options) rules(ctx context.Context, api *access.Client) (state.Rules, error) {
+	r := state.Rules{PriorityClasses: o.PriorityClasses, Any: o.Any}
+	var err error
+	if r.Namespaces, err = survey.Namespaces(ctx, api, sharing.LabelDefrag, "true"); err != nil {
+		return r, fmt.Errorf("read namespaces: %w", err)
+	}
+	return r, nil
+}
+
 // Cluster is what was read.
 type Cluster struct {
 	State *state.ClusterState
@@ -62,9 +72,8 @@ func Read(ctx context.Context, api *access.Client, o Options, now time.Time) (Cl
 	if !errors.Is(err, sharing.ErrNotFound) { // agents can have their config without a ConfigMap
 		note(err)
 	}
-	in := state.Input{State: scheduler.New(), Free: freeOf(found), PriorityClasses: o.PriorityClasses, Any: o.Any,
-		Limits: o.Limits, Now: now}
-	if in.Namespaces, err = survey.Namespaces(ctx, api, sharing.LabelDefrag, "true"); err != nil {
+	in := state.Input{State: scheduler.New(), Free: freeOf(found), Limits: o.Limits, Now: now}
+	if in.Rules, err = o.rules(ctx, api); err != nil {
 		note(err)
 	}
 	budgets, err := survey.Budgets(ctx, api)

@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	planner "github.com/kerf-gpu/kerf/sharing/defrag"
 	"github.com/kerf-gpu/kerf/sharing/defrag/control"
+	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
 const (
@@ -122,7 +123,7 @@ func (r *Runner) Step(ctx context.Context, now time.Time) (Status, error) {
 	// The write also proves that the decision is current. A leader that was paused meanwhile must not act any more.
 	if s.Act != control.Nothing || changed(record, s.Record) {
 		if err := r.save(ctx, s.Record, version); errors.Is(err, sharing.ErrConflict) {
-			return Status{Decision: control.Decision{Record: record, Reason: "another writer was first"}}, nil
+			return Status{Decision: control.Decision{Record: record, Reason: "another client was first"}}, nil
 		} else if err != nil {
 			return s, err
 		}
@@ -200,9 +201,9 @@ func (r *Runner) next(ctx context.Context, record control.Record, now time.Time)
 // view reads what a record is about. node is its GPUNode.
 func (r *Runner) view(ctx context.Context, record control.Record, node gpunode.Object) (control.View, error) {
 	var v control.View
-	allowed, err := survey.Namespaces(ctx, r.API, sharing.LabelDefrag, "true")
+	rules, err := r.Options.rules(ctx, r.API)
 	if err != nil {
-		return v, fmt.Errorf("read namespaces: %w", err)
+		return v, err
 	}
 	namespaces := []string{record.For.Namespace}
 	for _, m := range record.Moves {
@@ -215,8 +216,10 @@ func (r *Runner) view(ctx context.Context, record control.Record, node gpunode.O
 			return v, fmt.Errorf("read pods of namespace %s: %w", namespace, err)
 		}
 		for _, p := range pods {
+			moved := podOf(p, scheduler.PodRequest{}, nil)
 			v.Pods = append(v.Pods, control.Pod{Ref: control.Ref{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-				Owner: p.OwnerUID, Node: p.Node, Ready: p.Ready, Ending: p.Ending, Allowed: r.allowed(p, allowed)})
+				Owner: p.OwnerUID, Node: p.Node, Ready: p.Ready, Ending: p.Ending,
+				StayReason: rules.StayReason(&moved)})
 		}
 	}
 	for _, c := range node.Spec.CordonedGPUs {
@@ -225,14 +228,6 @@ func (r *Runner) view(ctx context.Context, record control.Record, node gpunode.O
 		}
 	}
 	return v, nil
-}
-
-// allowed reports whether a pod may still be moved.
-func (r *Runner) allowed(p survey.Pod, namespaces []string) bool {
-	return p.DoNotDisrupt != "true" && p.Annotations[sharing.DoNotDisruptAnnotation] != "true" &&
-		p.OwnerUID != "" && !p.Fixed &&
-		(r.Options.Any || slices.Contains(namespaces, p.Namespace) ||
-			slices.Contains(r.Options.PriorityClasses, p.PriorityClass))
 }
 
 func (r *Runner) gpuNode(ctx context.Context, name string) (gpunode.Object, error) {

@@ -86,8 +86,8 @@ type Pod struct {
 
 	Owner, Node   string
 	Ready, Ending bool
-	// Allowed is true if the pod may be moved now.
-	Allowed bool
+	// StayReason says why the pod must stay; empty if it can be moved.
+	StayReason string
 }
 
 // View is the cluster as far as the record is about it.

@@ -34,7 +34,7 @@ func newWorld() *world {
 	for i := range 2 {
 		uid := fmt.Sprintf("small-%d", i)
 		w.pods = append(w.pods, control.Pod{Ref: control.Ref{Namespace: "ns", Name: uid, UID: uid}, Owner: "set",
-			Node: "n0", Ready: true, Allowed: true})
+			Node: "n0", Ready: true})
 		moves = append(moves, control.Move{Pod: w.pods[i+1].Ref, Owner: "set", Node: "n0", Pool: "a", To: "n1"})
 	}
 	w.pods = append(w.pods, control.Pod{Ref: control.Ref{Namespace: "ns", Name: "other", UID: "other"}, Owner: "set",
@@ -148,7 +148,8 @@ func TestStops(t *testing.T) {
 		"replacement pending": {func(w *world) { w.stuck = true }, []string{"small-0"}, "did not run within 10m0s"},
 		"eviction refused":    {func(w *world) { w.refuse = true }, nil, "did not end within 10m0s"},
 		"cordoned by others":  {func(w *world) { w.foreign = true }, nil, "could be cordoned within 10m0s"},
-		"not allowed":         {func(w *world) { w.pods[1].Allowed = false }, nil, "may not be moved any more"},
+		"not allowed":         {func(w *world) { w.pods[1].StayReason = "no label" }, nil,
+			"cannot be moved any more: no label"},
 	} {
 		w := newWorld()
 		tc.change(w)

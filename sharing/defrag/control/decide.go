@@ -93,8 +93,8 @@ func (d *decider) evict(m *Move) {
 		switch {
 		case !there || p.Ending || p.Node != m.Node:
 			m.Done = true // It went by itself.
-		case !p.Allowed:
-			d.fail("pod %s may not be moved any more", m.Pod)
+		case p.StayReason != "":
+			d.fail("pod %s cannot be moved any more: %s", m.Pod, p.StayReason)
 		case d.recent(m.Pool) >= d.limits.PerPoolPerHour:
 			d.Reason = fmt.Sprintf("pool %s had %d evictions in the last hour", m.Pool, d.recent(m.Pool))
 		default:

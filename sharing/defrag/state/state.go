@@ -41,35 +41,45 @@ type Input struct {
 	Pods []Pod
 	// Budgets are how many disruptions each disruption budget allows now.
 	Budgets []int
-	// Namespaces and PriorityClasses are those whose pods may be moved. Any stands for all.
-	Namespaces, PriorityClasses []string
-	Any                         bool
-	Limits                      defrag.Limits
-	Now                         time.Time
+	Rules   Rules
+	Limits  defrag.Limits
+	Now     time.Time
 }
 
-// kept says why a pod must stay; empty if it may be moved.
-func (in *Input) kept(p *Pod) string {
+// Rules say which pods Kerf can move: those of the namespaces and of the priority classes. Any stands for all.
+type Rules struct {
+	Namespaces, PriorityClasses []string
+	Any                         bool
+}
+
+// StayReason says why a pod must stay; empty if Kerf can move it.
+func (r Rules) StayReason(p *Pod) string {
 	switch {
 	case p.Annotations[sharing.DoNotDisruptAnnotation] == "true":
 		return "annotation " + sharing.DoNotDisruptAnnotation
 	case p.Karpenter == "true":
 		return "annotation karpenter.sh/do-not-disrupt"
 	case p.Fixed:
-		return "it belongs to its node"
+		return "it is a static pod or belongs to a DaemonSet"
 	case p.Owner == "":
 		return "no controller would replace it"
 	case p.Gang:
 		return "it is a member of a gang"
+	case !r.Any && !slices.Contains(r.Namespaces, p.Namespace) && !slices.Contains(r.PriorityClasses, p.Class):
+		return fmt.Sprintf("namespace %s has no label %s=true", p.Namespace, sharing.LabelDefrag)
+	}
+	return ""
+}
+
+// stayReason says why a pod must stay now; empty if it can move.
+func (in *Input) stayReason(p *Pod) string {
+	switch {
 	case p.Ending:
 		return "it is being deleted"
 	case p.Started.IsZero():
 		return "it does not run yet"
-	case !in.Any && !slices.Contains(in.Namespaces, p.Namespace) &&
-		!slices.Contains(in.PriorityClasses, p.Class):
-		return fmt.Sprintf("namespace %s has no label %s=true", p.Namespace, sharing.LabelDefrag)
 	}
-	return ""
+	return in.Rules.StayReason(p)
 }
 
 // ClusterState is a cluster state as package defrag uses it.
@@ -99,7 +109,7 @@ func New(in Input) *ClusterState {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		out := defrag.Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, Budgets: p.Budgets,
-			StayReason: in.kept(p)}
+			StayReason: in.stayReason(p)}
 		node, known := at[p.Node]
 		switch {
 		case p.Node == "" && !p.Ending && !p.Gang:

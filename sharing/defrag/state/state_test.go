@@ -39,7 +39,8 @@ func profiles() []gpunode.MIGProfile {
 }
 
 func clusterOf(nodes, gpus int, mig bool) *built {
-	b := &built{Input: state.Input{State: scheduler.New(), Free: map[string]scheduler.Free{}, Any: true, Now: noon()}}
+	b := &built{Input: state.Input{State: scheduler.New(), Free: map[string]scheduler.Free{},
+		Rules: state.Rules{Any: true}, Now: noon()}}
 	for n := range nodes {
 		s := gpunode.Status{Pool: "default", Conditions: []gpunode.Condition{{Type: gpunode.ConditionReady,
 			Status: gpunode.True}}}
