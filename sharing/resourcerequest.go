@@ -19,11 +19,10 @@ const (
 	CDIVendor = Domain
 	// CDIHook has the one device "activated": a container with it starts only once kerf-hook has activated it.
 	CDIHook = CDIVendor + "/guard"
-	// EarlierCDIRequest has a device for every amount, "gpu-memory-gib:10".
-	EarlierCDIRequest = CDIVendor + "/ask"
+	// CDIRequest has a device for every amount, "gpu-memory-gib:10".
+	CDIRequest = CDIVendor + "/ask"
 	// CDINUMA has a device for every NUMA node and number of whole GPUs: "0:2" is two GPUs of NUMA node 0.
 	CDINUMA = CDIVendor + "/numa"
-	//
 	// EarlierCDINUMA is CDINUMA in earlier versions, with devices such as "numa0:2". Kubelet's checkpoint has these
 	// names for pods of those versions, so that the specs keep them for one release.
 	EarlierCDINUMA = CDIVendor + "/near"
@@ -69,7 +68,9 @@ func (a ResourceRequest) ClaimUID() string {
 }
 
 // OfClaims reports whether the container is admitted by ResourceClaims.
-func OfClaims(asks []ResourceRequest) bool { return len(asks) > 0 && asks[len(asks)-1].Claim != "" }
+func OfClaims(requests []ResourceRequest) bool {
+	return len(requests) > 0 && requests[len(requests)-1].Claim != ""
+}
 
 // parseClaim reads "UID.REQUEST", which has lower case letters, digits and hyphens on both sides of the dot.
 func parseClaim(s string) (ResourceRequest, bool) {
@@ -86,7 +87,7 @@ func parseClaim(s string) (ResourceRequest, bool) {
 const maxClaimPart = 63
 
 // RequestResources are the resources that a ResourceRequest may name besides those of MIG profiles, in the order in
-// which asks are sorted. Those of MIG profiles follow, by name.
+// which requests are sorted. Those of MIG profiles follow, by name.
 func RequestResources() []string {
 	return []string{strings.TrimPrefix(ResourceGPU, Domain+"/"), strings.TrimPrefix(ResourceMemory, Domain+"/"),
 		strings.TrimPrefix(ResourcePercent, Domain+"/")}
@@ -100,18 +101,18 @@ func (a ResourceRequest) String() string {
 	return a.Resource + ":" + strconv.Itoa(a.Count)
 }
 
-// Device is the ask's qualified CDI name.
+// Device is the request's qualified CDI name.
 func (a ResourceRequest) Device() string {
 	if a.Claim != "" {
 		return CDIClaim + "=" + a.Claim
 	}
-	return EarlierCDIRequest + "=" + a.String()
+	return CDIRequest + "=" + a.String()
 }
 
-// FormatResourceRequests are the forms of several asks; nil for none.
-func FormatResourceRequests(asks []ResourceRequest) []string {
+// FormatResourceRequests are the forms of several requests; nil for none.
+func FormatResourceRequests(requests []ResourceRequest) []string {
 	var out []string
-	for _, a := range asks {
+	for _, a := range requests {
 		out = append(out, a.String())
 	}
 	return out
@@ -137,20 +138,19 @@ func ParseResourceRequest(s string) (ResourceRequest, error) {
 		return a, nil
 	}
 	if !ok || !slices.Contains(RequestResources(), resource) && !IsMIGResource(Domain+"/"+resource) {
-		return ResourceRequest{}, Invalid("ask", s, "write RESOURCE:COUNT with one of "+strings.Join(RequestResources(),
-			", ")+
-			" or mig-PROFILE", "is not a request")
+		return ResourceRequest{}, Invalid("request", s, "write RESOURCE:COUNT with one of "+
+			strings.Join(RequestResources(), ", ")+" or mig-PROFILE", "is not a request")
 	}
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil || n == 0 || count[0] == '0' || count[0] == '+' {
-		return ResourceRequest{}, Invalid("ask", s, "write a whole number from 1, such as gpu-memory-gib:10",
+		return ResourceRequest{}, Invalid("request", s, "write a whole number from 1, such as gpu-memory-gib:10",
 			"has no count")
 	}
 	return ResourceRequest{Resource: resource, Count: int(n)}, nil
 }
 
-// SortResourceRequests orders asks by resource as RequestResources does, so that equal sets compare equal.
-func SortResourceRequests(asks []ResourceRequest) {
+// SortResourceRequests orders requests by resource as RequestResources does, so that equal sets compare equal.
+func SortResourceRequests(requests []ResourceRequest) {
 	order := RequestResources()
 	rank := func(a ResourceRequest) int {
 		if i := slices.Index(order, a.Resource); i >= 0 {
@@ -158,7 +158,7 @@ func SortResourceRequests(asks []ResourceRequest) {
 		}
 		return len(order)
 	}
-	slices.SortFunc(asks, func(a, b ResourceRequest) int {
+	slices.SortFunc(requests, func(a, b ResourceRequest) int {
 		if (a.Claim == "") != (b.Claim == "") {
 			return cmp.Compare(len(a.Claim), len(b.Claim))
 		}
@@ -166,28 +166,28 @@ func SortResourceRequests(asks []ResourceRequest) {
 	})
 }
 
-// Limits are the asks as a pod's limits, for RequestFromResources.
-func Limits(asks []ResourceRequest) map[string]string {
-	out := make(map[string]string, len(asks))
-	for _, a := range asks {
+// Limits are the requests as a pod's limits, for RequestFromResources.
+func Limits(requests []ResourceRequest) map[string]string {
+	out := make(map[string]string, len(requests))
+	for _, a := range requests {
 		out[Domain+"/"+a.Resource] = strconv.Itoa(a.Count)
 	}
 	return out
 }
 
-// ResourceRequestsOf reads the asks in a pod's limits, sorted; resources of others, and zero counts, are not looked at.
+// ResourceRequestsOf reads the requests in a pod's limits, sorted. It ignores resources of others and zero counts.
 // A value that is no whole number is left to RequestFromResources to refuse.
 func ResourceRequestsOf(limits map[string]string) []ResourceRequest {
-	var asks []ResourceRequest
+	var requests []ResourceRequest
 	for name, count := range limits {
 		if r, ours := strings.CutPrefix(name, Domain+"/"); ours {
 			if a, err := ParseResourceRequest(r + ":" + count); err == nil {
-				asks = append(asks, a)
+				requests = append(requests, a)
 			}
 		}
 	}
-	SortResourceRequests(asks)
-	return asks
+	SortResourceRequests(requests)
+	return requests
 }
 
 // NUMAAffinity says that so many whole GPUs should be of one NUMA node: what kubelet's topology manager chose.
@@ -227,8 +227,8 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 		switch {
 		case name == HookDevice:
 			out.Guarded = true
-		case kind == EarlierCDIRequest || kind == CDIClaim:
-			a, err := askOf(kind, device)
+		case kind == CDIRequest || kind == CDIClaim:
+			a, err := requestOf(kind, device)
 			if err != nil {
 				return Admitted{}, fmt.Errorf("cdi name %q: %w", name, err)
 			}
@@ -236,8 +236,7 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 				continue
 			}
 			if slices.ContainsFunc(out.Requests, func(b ResourceRequest) bool {
-				return a.Claim == "" &&
-					b.Resource == a.Resource
+				return a.Claim == "" && b.Resource == a.Resource
 			}) {
 				return Admitted{}, fmt.Errorf("cdi name %q: a second amount of %s: %w", name, a.Resource, ErrInvalid)
 			}
@@ -274,15 +273,15 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 	return out, nil
 }
 
-// askOf reads the name of a device of EarlierCDIRequest or CDIClaim.
-func askOf(kind, device string) (ResourceRequest, error) {
-	if kind == EarlierCDIRequest && !strings.HasPrefix(device, ClaimResource+":") {
+// requestOf reads the name of a device of CDIRequest or CDIClaim.
+func requestOf(kind, device string) (ResourceRequest, error) {
+	if kind == CDIRequest && !strings.HasPrefix(device, ClaimResource+":") {
 		return ParseResourceRequest(device)
 	}
 	if a, ok := parseClaim(device); ok && kind == CDIClaim {
 		return a, nil
 	}
-	return ResourceRequest{}, Invalid("ask", device, "", "is no request of a ResourceClaim")
+	return ResourceRequest{}, Invalid("request", device, "", "is no request of a ResourceClaim")
 }
 
 // ParseNUMAAffinity reads the name of a device of CDINUMA, or of EarlierCDINUMA. The error wraps ErrInvalid.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestParseAsk(t *testing.T) {
+func TestParseResourceRequest(t *testing.T) {
 	for in, want := range map[string]ResourceRequest{
 		"gpu:1":              {Resource: "gpu", Count: 1},
 		"gpu-memory-gib:10":  {Resource: "gpu-memory-gib", Count: 10},
@@ -50,7 +50,7 @@ func TestParseAsk(t *testing.T) {
 			}
 			var field *FieldError
 			switch {
-			case want == (ResourceRequest{}) && (!errors.As(err, &field) || field.Field != "ask" || field.Value != in ||
+			case want == (ResourceRequest{}) && (!errors.As(err, &field) || field.Field != "request" || field.Value != in ||
 				field.Remedy == ""):
 				t.Errorf("error %v is no *FieldError with field, value and remedy", err)
 			case want != (ResourceRequest{}) && (err != nil || got.String() != in ||
@@ -281,9 +281,9 @@ func TestClaimAsks(t *testing.T) {
 	}
 	for _, bad := range [][]string{
 		{a.Device()},
-		{HookDevice, a.Device(), EarlierCDIRequest + "=gpu-memory-gib:10"},
+		{HookDevice, a.Device(), CDIRequest + "=gpu-memory-gib:10"},
 		{HookDevice, a.Device(), CDINUMA + "=0:1"},
-		{HookDevice, EarlierCDIRequest + "=" + a.String()},
+		{HookDevice, CDIRequest + "=" + a.String()},
 		{HookDevice, CDIClaim + "=gpu-memory-gib:10"},
 		{HookDevice, CDIClaim + "=" + uid},
 		{HookDevice, CDIClaim + "=" + uid + ".g/u"},

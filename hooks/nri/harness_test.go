@@ -367,7 +367,7 @@ func containerOf(name string, cdi ...string) *api.Container {
 
 // guarded are the CDI names of a container that kubelet admitted with 10 GiB.
 func guarded() []string {
-	return []string{sharing.HookDevice, sharing.EarlierCDIRequest + "=gpu-memory-gib:10"}
+	return []string{sharing.HookDevice, sharing.CDIRequest + "=gpu-memory-gib:10"}
 }
 
 // memory is a container of a pod's spec with so many GiB.

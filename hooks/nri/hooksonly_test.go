@@ -48,7 +48,7 @@ func TestRuntimeThatTellsOfHooksAlone(t *testing.T) {
 		t.Errorf("a container with another's hook got %v, %v", a, err)
 	}
 	if names := cdiNames(guarded); !cmp.Equal(names,
-		[]string{sharing.HookDevice, sharing.EarlierCDIRequest + "=gpu-memory-gib:10"}) {
+		[]string{sharing.HookDevice, sharing.CDIRequest + "=gpu-memory-gib:10"}) {
 		t.Errorf("names %q", names)
 	}
 }

@@ -163,7 +163,7 @@ func (g Grant) check() error {
 		}
 		if slices.ContainsFunc(g.Requests[:i],
 			func(b sharing.ResourceRequest) bool { return b.Resource == a.Resource }) {
-			return sharing.Invalid("ask", a.String(), "give each resource one amount", "is a second amount of %s",
+			return sharing.Invalid("request", a.String(), "give each resource one amount", "is a second amount of %s",
 				a.Resource)
 		}
 	}

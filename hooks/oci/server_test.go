@@ -135,7 +135,7 @@ func TestAnswers(t *testing.T) {
 		"stopping": {err: context.Canceled, retry: true, message: "canceled", log: "postponed activation of container"},
 		"no grant": {err: fmt.Errorf("no grant: %w", sharing.ErrNotFound), message: "no grant",
 			log: "rejected container"},
-		"other ask": {err: sharing.Invalid("ask", "gpu:2\n", "", "is not the grant's"), message: `"gpu:2\n"`,
+		"other ask": {err: sharing.Invalid("request", "gpu:2\n", "", "is not the grant's"), message: `"gpu:2\n"`,
 			log: "rejected container"},
 		"no sentinel": {err: errors.New("odd"), message: "odd", log: "rejected container"},
 	}

@@ -75,7 +75,7 @@ func conflict(path string) error {
 // counts: the container runtime's may be of another version and read it.
 func declares(data []byte) (kind string, found bool) {
 	s, err := parse(data)
-	for _, kind := range []string{sharing.CDIHook, sharing.EarlierCDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA,
+	for _, kind := range []string{sharing.CDIHook, sharing.CDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA,
 		sharing.CDIGPU,
 		sharing.CDIMIG, sharing.CDIClaim} {
 		if err == nil {

@@ -261,7 +261,7 @@ func FuzzRecorded(f *testing.F) {
 		f.Add(file.Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, kind := range []string{sharing.EarlierCDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA} {
+		for _, kind := range []string{sharing.CDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA} {
 			m := recorded(kind, data)
 			if err := m.check(); err != nil {
 				t.Errorf("%+v: %v", m, err)

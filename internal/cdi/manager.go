@@ -161,7 +161,7 @@ func verify(path string, want []byte) error {
 // file that is no spec records nothing. The error wraps sharing.ErrUnavailable.
 func Recorded(dir string) (Maxima, error) {
 	var m Maxima
-	for _, kind := range []string{sharing.EarlierCDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA} {
+	for _, kind := range []string{sharing.CDIRequest, sharing.CDINUMA, sharing.EarlierCDINUMA} {
 		data, err := os.ReadFile(filepath.Join(dir, fileName(kind)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -183,7 +183,7 @@ func recorded(kind string, data []byte) Maxima {
 	}
 	for _, d := range s.Devices {
 		var found Maxima
-		if kind == sharing.EarlierCDIRequest {
+		if kind == sharing.CDIRequest {
 			if a, err := sharing.ParseResourceRequest(d.Name); err == nil {
 				found = only(a)
 			}

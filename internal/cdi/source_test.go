@@ -221,8 +221,8 @@ func TestHoles(t *testing.T) {
 		if _, err := parse([]byte(common)); !errors.Is(err, errHole) {
 			t.Errorf("%s of all devices: %v, want %v", list, err, errHole)
 		}
-		ours := strings.Replace(text, "example.com/gpu", sharing.EarlierCDIRequest, 1)
-		if !reflect.DeepEqual(recorded(sharing.EarlierCDIRequest, []byte(ours)), Maxima{}) {
+		ours := strings.Replace(text, "example.com/gpu", sharing.CDIRequest, 1)
+		if !reflect.DeepEqual(recorded(sharing.CDIRequest, []byte(ours)), Maxima{}) {
 			t.Errorf("%s: amounts of a file that is none", list)
 		}
 		if _, found := declares([]byte(ours)); !found {

@@ -35,7 +35,7 @@ func fileName(kind string) string { return strings.ReplaceAll(kind, "/", "-") + 
 
 // ourFiles are the names of all files that Install writes.
 func ourFiles() []string {
-	return []string{fileName(sharing.CDIHook), fileName(sharing.EarlierCDIRequest), fileName(sharing.CDINUMA),
+	return []string{fileName(sharing.CDIHook), fileName(sharing.CDIRequest), fileName(sharing.CDINUMA),
 		fileName(sharing.EarlierCDINUMA), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG),
 		fileName(sharing.CDIClaim)}
 }

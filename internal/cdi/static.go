@@ -196,7 +196,7 @@ func Static(m Maxima, h Hook) ([]File, error) {
 	guard := &specs.Spec{Kind: sharing.CDIHook, Devices: []specs.Device{{
 		Name: activated, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit()}},
 	}}}
-	ask := &specs.Spec{Kind: sharing.EarlierCDIRequest}
+	ask := &specs.Spec{Kind: sharing.CDIRequest}
 	for _, resource := range m.resources() {
 		for n := 1; n <= m.of(resource); n++ {
 			amount := sharing.ResourceRequest{Resource: resource, Count: n}.String()

@@ -64,7 +64,7 @@ func TestStaticHooks(t *testing.T) {
 					d.Name, name)
 			}
 			want := []string{"kerf-hook", "activate", "--socket", testHook.Socket}
-			if s.Kind == sharing.EarlierCDIRequest {
+			if s.Kind == sharing.CDIRequest {
 				want = append(want, "--request", d.Name)
 				asks++
 			} else {
