@@ -63,7 +63,7 @@ type Options struct {
 type Plugin struct {
 	opt      Options
 	statuses statuses
-	// prepared has a word when the status of a claim may have changed.
+	// prepared gets a value when the status of a claim may have changed.
 	prepared chan struct{}
 	// published is true once the devices of the node have been published.
 	published atomic.Bool
@@ -136,7 +136,7 @@ func (p *Plugin) await(ctx context.Context, changed <-chan struct{}, wait time.D
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		due = t.C
-		changed = nil // it is looked at after the time
+		changed = nil // only the timer ends this wait
 	}
 	select {
 	case <-ctx.Done():

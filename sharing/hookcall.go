@@ -51,7 +51,7 @@ func DeviceOfHook(program string, args []string) (name string, ok bool) {
 		if claim, is := strings.CutPrefix(amount, ClaimResource+":"); is {
 			return CDIClaim + "=" + claim, true
 		}
-		return EarlierCDIRequest + "=" + amount, true
+		return CDIRequest + "=" + amount, true
 	}
 	return HookDevice, true
 }

@@ -14,7 +14,7 @@ func TestDeviceOfHook(t *testing.T) {
 	}{
 		"guard": {program, []string{"kerf-hook", "activate", "--socket", "/s"}, HookDevice},
 		"ask": {program, []string{"kerf-hook", "activate", "--socket", "/s", "--request", "gpu-memory-gib:3"},
-			EarlierCDIRequest + "=gpu-memory-gib:3"},
+			CDIRequest + "=gpu-memory-gib:3"},
 		"guard of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s"}, HookDevice},
 		"ask of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s", "--ask",
 			"gpu-memory-gib:3"}, "kerf.dev/ask=gpu-memory-gib:3"},

@@ -84,7 +84,7 @@ const (
 	LabelHostPaths = Domain + "/allow-host-paths"
 	// LabelPrivileged, of a namespace and with the value true, lets its pods with a GPU have privileged containers.
 	LabelPrivileged = Domain + "/allow-privileged"
-	// LabelDefrag of a namespace lets its pods be moved so that pending pods fit: "true".
+	// LabelDefrag of a namespace allows Kerf to move its pods so that pending pods fit: "true".
 	LabelDefrag = Domain + "/defrag"
 	// LabelDaemonSet is the chart's pool that a pod of an agent belongs to. The chart sets it.
 	LabelDaemonSet = Domain + "/agent-pool"

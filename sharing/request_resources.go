@@ -44,7 +44,7 @@ const (
 // keyTranslatedFrom says what was rounded up when the pod was translated from the words of another tool.
 const keyTranslatedFrom = "translated-from"
 
-// DoNotDisruptAnnotation of a pod keeps it where it is while other pods are moved: "true".
+// DoNotDisruptAnnotation of a pod keeps Kerf from moving it so that pending pods fit: "true".
 const DoNotDisruptAnnotation = Domain + "/do-not-disrupt"
 
 // keyShareCapWith names the container of the same pod whose cap a container shares.

@@ -50,8 +50,8 @@ func TestParseResourceRequest(t *testing.T) {
 			}
 			var field *FieldError
 			switch {
-			case want == (ResourceRequest{}) && (!errors.As(err, &field) || field.Field != "request" || field.Value != in ||
-				field.Remedy == ""):
+			case want == (ResourceRequest{}) && (!errors.As(err, &field) || field.Field != "request" ||
+				field.Value != in || field.Remedy == ""):
 				t.Errorf("error %v is no *FieldError with field, value and remedy", err)
 			case want != (ResourceRequest{}) && (err != nil || got.String() != in ||
 				got.Device() != "kerf.dev/ask="+in):

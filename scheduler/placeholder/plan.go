@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// labelFor, of a placeholder of kerf-scheduler: the UID of the pod that it is for.
+	// labelFor, of a placeholder of kerf-scheduler: the UID of its pod.
 	labelFor = sharing.Domain + "/placeholder-for"
-	// annotationFor, of a placeholder of kerf-scheduler: NAMESPACE/NAME of the pod that it is for.
+	// annotationFor, of a placeholder of kerf-scheduler: NAMESPACE/NAME of its pod.
 	annotationFor = sharing.Domain + "/placeholder-for-pod"
 	// excludes, and the UID of a pod, is the label of agents on nodes that the placeholder of this pod excludes.
 	excludes = "placeholder." + sharing.Domain + "/"
@@ -38,7 +38,7 @@ const (
 	image = "registry.k8s.io/pause:3.10"
 )
 
-// Need is a pod for which an autoscaler adds no node by itself, because these nodes look as if they had room.
+// Need is a pod. An autoscaler adds no node for it by itself, because these nodes have enough free in total.
 type Need struct {
 	Pod   *corev1.Pod
 	Nodes []string

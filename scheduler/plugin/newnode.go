@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// reasonPlaceholder of a pod: its request fits some nodes in total, but no single GPU. A placeholder asks the node
-	// autoscaler for a node.
+	// reasonPlaceholder of a pod: its request fits some nodes in total, but no single GPU. A placeholder makes the node
+	// autoscaler add one.
 	reasonPlaceholder = "NodeRequested"
 	// settleTime is how long a pod waits before it gets a placeholder. Most pods that wait find room by then.
 	settleTime = 30 * time.Second

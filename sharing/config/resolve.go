@@ -189,7 +189,7 @@ func (c Config) Permit(profile, namespace string, at time.Time) error {
 		bad("namespaces", "name another profile",
 			"is for pods of the namespaces %s, and a process outside pods has none", strings.Join(p.Namespaces, ", "))
 	case !sharing.MatchModels(p.Namespaces, namespace):
-		bad("namespaces", "name another profile, or ask who sets the rules", "is for the namespaces %s, not for %q",
+		bad("namespaces", "name another profile, or ask an administrator", "is for the namespaces %s, not for %q",
 			strings.Join(p.Namespaces, ", "), namespace)
 	}
 	if p.Hours != nil && !slices.ContainsFunc(p.Hours, func(h Hours) bool { return h.Has(at) }) {

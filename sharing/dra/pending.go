@@ -167,7 +167,7 @@ func (w Wanted) missing(found int, tainted []string, excluded int, largest shari
 		why = append(why, "no share is free")
 	}
 	if excluded > 0 {
-		why = append(why, fmt.Sprintf("claims have %d GPUs", excluded))
+		why = append(why, fmt.Sprintf("other claims use %d GPUs", excluded))
 	}
 	if len(tainted) > 0 {
 		slices.Sort(tainted)

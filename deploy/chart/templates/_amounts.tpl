@@ -93,10 +93,10 @@ The variable "spec" is the pod's.
       '": a program uses one MIG instance at a time; write 1, and use more containers, or a larger profile'
   - expression: variables.mixed.size() == 0
     reason: Invalid
-    message: one container requests one kind, parts of GPUs, whole GPUs or MIG instances; keep one of them
+    message: one container requests one kind (shares, whole GPUs or MIG instances); keep one of them
     messageExpression: >-
       'container "' + variables.mixed[0].name + '" requests ' + variables.mixed[0].resources.limits.filter(r, r.startsWith('kerf.dev/')).join(', ') +
-      '; one container requests one kind, parts of GPUs, whole GPUs or MIG instances: keep one of them' +
+      '; one container requests one kind (shares, whole GPUs or MIG instances); keep one of them' +
       (variables.mixed[0].resources.limits.exists(r, r.startsWith('kerf.dev/mig-')) && variables.mixed[0].resources.limits.exists(r, r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent']) ?
       '. A MIG instance has its own memory and compute, and takes no cap on top: leave the cap out, or choose another profile' : '')
 {{- end }}

@@ -222,10 +222,10 @@ spec:
   validations:
   - expression: variables.excluded.size() == 0
     reason: Forbidden
-    message: the profile of the claim is not for this namespace; name another profile, or ask who sets the rules
+    message: the profile of the claim is not for this namespace; name another profile, or ask an administrator
     messageExpression: >-
       'profile "' + variables.excluded[0] + '" is for the namespaces ' + variables.namespaces[variables.excluded[0]].join(', ') +
-      ', not for "' + request.namespace + '"; name another profile, or ask who sets the rules'
+      ', not for "' + request.namespace + '"; name another profile, or ask an administrator'
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

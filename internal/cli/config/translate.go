@@ -47,7 +47,7 @@ with exit status 3, and the command prints no manifest.
 
 With --to dra, pods request the same by ResourceClaim: the command adds a
 ResourceClaimTemplate for each kind of request, also for Kerf's own limits.
-A claim states memory, so --gpu-memory gives the size for percentages.
+For a percentage, --gpu-memory states the memory of one GPU.
 
 With --namespace, it does not change objects of other namespaces. FILE can be -
 for standard input, for example as a Helm post-renderer. Kerf never translates a
@@ -78,9 +78,9 @@ pod automatically.`,
 		"MIG profile of the nodes with strategy single, such as 1g.10gb: nvidia.com/gpu becomes that instance")
 	f.IntVar(&o.MemoryFactor, "memory-factor", 1, "MiB in one unit of gpumem or vgpu-memory (HAMi: memoryFactor)")
 	f.StringVar(&o.Scheduler, "scheduler", "", "scheduler that replaces another one in translated objects")
-	f.StringVar(&to, "to", toLimits, "what pods request by: limits (kerf.dev resources) or dra (ResourceClaims)")
+	f.StringVar(&to, "to", toLimits, "form of the requests: limits (kerf.dev resources) or dra (ResourceClaims)")
 	f.StringVar(&memory, "gpu-memory", "",
-		"with --to dra: memory of one GPU, such as 79GiB: a percentage becomes that part of it")
+		"with --to dra: memory of one GPU, such as 79GiB, to convert a percentage to GiB")
 	f.BoolVar(&strict, "strict", false, "fail with exit status 3 if a GPU request stays")
 	return c
 }

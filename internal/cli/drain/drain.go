@@ -85,9 +85,9 @@ respect PodDisruptionBudgets. kerf drain evicts no pod without a controller
 unless --force is given. It never ends programs that kerf run started; it names
 them and waits. kerf uncordon clears the mark.
 
-With --driver, NODE grants nothing new, and the command evicts the pods of all
+With --driver, NODE gives no new grants, and the command evicts the pods of all
 its GPUs. Then kerf-agent and kerf-monitor release the NVIDIA driver, so that
-its modules can be unloaded. kerf uncordon --driver ends it.
+you can unload its modules. kerf uncordon --driver ends the drain.
 
 ` + aboutGPU,
 		Example: "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n" +

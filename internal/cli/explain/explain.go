@@ -138,7 +138,7 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	if s, on := state.Standing(w.UID); on {
 		x.stands(s)
 	} else if x.PendingReason = state.Explain(w, now); x.PendingReason == "" {
-		x.PendingReason = "nodes have enough free for it now; what else keeps it is in its events"
+		x.PendingReason = "nodes have enough free for it now; its events state the other reasons"
 	}
 	for _, answer := range state.Answers(w, freeCPU(found, w.UID), now) {
 		x.Nodes = append(x.Nodes, answered(answer))

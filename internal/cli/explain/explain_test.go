@@ -122,7 +122,7 @@ func TestExplainPod(t *testing.T) {
 			[]string{"waits: needs 70GiB on one GPU: best of 3 nodes has 50GiB free"}},
 		"may be soon": {[]string{"chat-9"}, exitWaits, []string{"waits: nodes have enough free for it now"}},
 		"on its node": {[]string{"stuck"}, exitWaits,
-			[]string{"waits: node gpu-1 has not enough free for it: 9GiB free, 60GiB requested"}},
+			[]string{"waits: node gpu-1 does not have enough free for it: 9GiB free, 60GiB requested"}},
 		"no GPU":     {[]string{"plain"}, command.ExitFailure, []string{"requests no GPU of Kerf's"}},
 		"unknown":    {[]string{"absent"}, command.ExitFailure, []string{"there is none, or it is at its end"}},
 		"wrong":      {[]string{"huge", "-o", "csv"}, command.ExitUsage, []string{"is not a form of output"}},
@@ -228,7 +228,7 @@ func TestExplainClaims(t *testing.T) {
 		"large": {exitWaits, []string{"waits: none of 1 nodes has the devices of its claims: no GPU for 60GiB and " +
 			"25% (claim large, request gpu): the largest free share is 19GiB, taint gpu.kerf.dev/unhealthy=lost",
 			"gpu-1  no"}},
-		"whole": {exitWaits, []string{"no GPU for a whole GPU (claim whole, request gpu): claims have 1 GPUs"}},
+		"whole": {exitWaits, []string{"no GPU for a whole GPU (claim whole, request gpu): other claims use 1 GPUs"}},
 		"other": {exitWaits, []string{"waits: claim runs is reserved for another pod; give each pod a claim"}},
 		"rejected": {exitWaits, []string{"allocated: request gpu: 30GiB and 25% of gpu-a-share on node gpu-1",
 			"waits: no cap."}},

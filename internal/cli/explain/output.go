@@ -89,7 +89,7 @@ func (x *Explanation) stands(s scheduler.Standing) {
 	}
 	switch {
 	case s.Unplaced != "":
-		x.PendingReason = "node " + s.Node + " has not enough free for it: " + s.Unplaced
+		x.PendingReason = "node " + s.Node + " does not have enough free for it: " + s.Unplaced
 	case len(s.Has) == 0:
 		x.PendingReason = "node " + s.Node + " has not reported it yet"
 	}

@@ -40,8 +40,8 @@ MPS sets the limit of a program when it connects. A grant with backend mps grows
 for programs that start later. The command names the programs that keep the old
 limit. Such a grant shrinks only while it has no program.
 
-For a cluster, the command writes spec.grantMemory of the node's GPUNode, for
-which it needs the right to patch gpunodes. The amount is whole GiB. The most is
+For a cluster, the command writes spec.grantMemory of the node's GPUNode. This
+needs the right to patch gpunodes. The amount is whole GiB. The maximum is
 maxMemoryPerPod of the pod's profile, else maxBurstMemory, else memory. If the
 agent rejects the amount, an event of the pod states the reason.`,
 		Example: "  kerf resize train --memory 12GiB\n  kerf resize team/chat-0/main --memory 20GiB",

@@ -91,10 +91,10 @@ func (in *input) checkDemand() error {
 			return nil
 		case p.GPUMemory > 0 && !memory:
 			return errors.New(
-				"pods ask by gpuMemory, and no machine says what its GPUs have: write the gpuMemory of the machines")
+				"pods request gpuMemory, but no machine states the memory of its GPUs; write gpuMemory of the machines")
 		}
 	}
-	return errors.New("no pod requests a GPU or a part of one: nothing would fill the GPUs")
+	return errors.New("no pod requests a GPU or a share; add a pod that requests one")
 }
 
 // input is what an experiment begins with.

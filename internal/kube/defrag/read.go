@@ -69,7 +69,7 @@ func Read(ctx context.Context, api *access.Client, o Options, now time.Time) (Cl
 	note(err)
 	beatsErr := err
 	files, err := survey.Config(ctx, api)
-	if !errors.Is(err, sharing.ErrNotFound) { // agents can have their config without a ConfigMap
+	if !errors.Is(err, sharing.ErrNotFound) { // Agents can have their config without a ConfigMap.
 		note(err)
 	}
 	in := state.Input{State: scheduler.New(), Free: freeOf(found), Limits: o.Limits, Now: now}

@@ -147,7 +147,7 @@ func (r *Runner) begin(ctx context.Context, record control.Record, now time.Time
 		return idle(why)
 	}
 	o := r.Options
-	o.Limits.Single = true // the GPUs of one pod are cordoned
+	o.Limits.Single = true // The GPUs of one pod are cordoned.
 	c, err := Read(ctx, r.API, o, now)
 	if err != nil {
 		return Status{}, err

@@ -148,7 +148,7 @@ func TestStops(t *testing.T) {
 		"replacement pending": {func(w *world) { w.stuck = true }, []string{"small-0"}, "did not run within 10m0s"},
 		"eviction refused":    {func(w *world) { w.refuse = true }, nil, "did not end within 10m0s"},
 		"cordoned by others":  {func(w *world) { w.foreign = true }, nil, "could be cordoned within 10m0s"},
-		"not allowed":         {func(w *world) { w.pods[1].StayReason = "no label" }, nil,
+		"not allowed": {func(w *world) { w.pods[1].StayReason = "no label" }, nil,
 			"cannot be moved any more: no label"},
 	} {
 		w := newWorld()

@@ -113,7 +113,7 @@ func (p *Preparer) Prepare(ctx context.Context, claims []dra.Claim) error {
 		p.Log.Warn("rejected claims", "pod", pod.Namespace+"/"+pod.Name, "pod_uid", pod.UID, "claims", names(claims),
 			"error", err)
 		if p.Reject != nil {
-			p.Reject(ctx, ref, fmt.Sprintf("GPU claims %v of the pod are not prepared: %v.", names(claims), err))
+			p.Reject(ctx, ref, fmt.Sprintf("Kerf did not prepare GPU claims %v of the pod: %v.", names(claims), err))
 		}
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// ClaimRejectedReason of a pod: its ResourceClaims are not prepared, and why. Kubelet tries again.
+	// ClaimRejectedReason of a pod: the agent rejects its ResourceClaims, for the stated reason. Kubelet tries again.
 	ClaimRejectedReason = "GPUClaimRejected"
 
 	// claimsRetry is how long the agent waits before it serves ResourceClaims again after a failure.

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// ResizedReason of a pod: an administrator changed the memory of a running container, and to what. It is no
+	// ResizedReason of a pod: an administrator changed the memory of a running container. The event is no
 	// warning.
 	ResizedReason = "GPUMemoryResized"
-	// ResizeFailedReason of a pod: an administrator wants a container to have other memory, and why it keeps what it
-	// has.
+	// ResizeFailedReason of a pod: a memory change by an administrator failed. The message has the reason. Nothing
+	// changed.
 	ResizeFailedReason = "GPUMemoryResizeFailed"
 
 	// resizePause is the least time between two readings, and resizeRetry that between two tries after a failure. The
