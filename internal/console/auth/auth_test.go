@@ -90,13 +90,19 @@ func TestLocalTokenWorksOnce(t *testing.T) {
 	}
 }
 
-// server answers reviews: a token is that of the user of its name, who may list what rights has.
+// server answers reviews: a token is that of the user of its name, who may list what rights has for the user or for one
+// of the user's groups.
 type server struct {
 	mu     sync.Mutex
 	tokens map[string]string
+	groups []string
 	rights map[string][]string
 	asked  int
 	fails  bool
+}
+
+func (s *server) may(who []string, right string) bool {
+	return slices.ContainsFunc(who, func(w string) bool { return slices.Contains(s.rights[w], right) })
 }
 
 func (s *server) create(_ context.Context, path string, object, into any) error {
@@ -113,6 +119,7 @@ func (s *server) create(_ context.Context, path string, object, into any) error 
 	var in struct {
 		Spec struct {
 			Token, User        string
+			Groups             []string
 			ResourceAttributes struct{ Namespace, Verb, Group, Resource string }
 		}
 	}
@@ -123,10 +130,10 @@ func (s *server) create(_ context.Context, path string, object, into any) error 
 	switch {
 	case strings.HasSuffix(path, "tokenreviews"):
 		name := s.tokens[in.Spec.Token]
-		answer = map[string]any{"authenticated": name != "", "user": map[string]string{"username": name}}
+		answer = map[string]any{"authenticated": name != "", "user": map[string]any{"username": name, "groups": s.groups}}
 	case strings.HasSuffix(path, "subjectaccessreviews"):
 		a := in.Spec.ResourceAttributes
-		answer = map[string]any{"allowed": a.Verb == "list" && slices.Contains(s.rights[in.Spec.User],
+		answer = map[string]any{"allowed": a.Verb == "list" && s.may(append(in.Spec.Groups, in.Spec.User),
 			a.Resource+"/"+a.Namespace)}
 	}
 	text, err = json.Marshal(map[string]any{"status": answer})
@@ -202,7 +209,28 @@ func TestRightsEnd(t *testing.T) {
 	if c.at = c.at.Add(2 * time.Minute); sees() {
 		t.Error("the viewer sees the namespace without the right")
 	}
+	api.rights["ann"] = []string{"pods/a"}
+	if c.at = c.at.Add(2 * time.Minute); sees() {
+		t.Error("the viewer sees the namespace without the right to list GPUNodes")
+	}
+	api.rights["ann"], api.rights["team"], api.groups = []string{"gpunodes/"}, []string{"pods/a"}, []string{"team"}
+	if c.at = c.at.Add(2 * time.Minute); !sees() {
+		t.Error("the viewer's new group does not count")
+	}
+	api.groups = nil
+	if c.at = c.at.Add(2 * time.Minute); sees() {
+		t.Error("a group counts that the viewer left")
+	}
 	api.rights["ann"] = []string{"gpunodes/", "pods/a"}
+	if c.at = c.at.Add(2 * time.Minute); !sees() {
+		t.Error("the viewer does not see the namespace again")
+	}
+	if c.at = c.at.Add(8 * time.Hour); sees() {
+		t.Error("a stream sees the namespace after the end of its session")
+	}
+	if v = a.Viewer(with(visit(a, login("t")).Cookies())); !sees() {
+		t.Error("the viewer of a new session does not see the namespace")
+	}
 	api.tokens = nil
 	if c.at = c.at.Add(2 * time.Minute); sees() {
 		t.Error("the viewer sees the namespace without a token")
@@ -210,6 +238,29 @@ func TestRightsEnd(t *testing.T) {
 	api.fails = true
 	if c.at = c.at.Add(2 * time.Minute); sees() {
 		t.Error("the viewer sees the namespace while the API server is away")
+	}
+}
+
+// Events need their own right. The answer is kept for a minute, as that for pods.
+func TestRightToEvents(t *testing.T) {
+	api := &server{tokens: map[string]string{"t": "ann"}, rights: map[string][]string{"ann": {"gpunodes/", "pods/a",
+		"pods/b", "events/a"}}}
+	c := newClock()
+	a := auth.NewCluster(api.create, c.now)
+	v := a.Viewer(with(visit(a, login("t")).Cookies()))
+	for namespace, want := range map[string]bool{"a": true, "b": false} {
+		if may, err := v.Events(t.Context(), namespace); err != nil || may != want {
+			t.Errorf("namespace %s: %t, %v", namespace, may, err)
+		}
+	}
+	before := api.asked
+	if may, err := v.Events(t.Context(), "a"); err != nil || !may || api.asked != before {
+		t.Errorf("the answer is not kept: %t, %v", may, err)
+	}
+	api.rights["ann"] = []string{"gpunodes/", "pods/a"}
+	c.at = c.at.Add(2 * time.Minute)
+	if may, err := v.Events(t.Context(), "a"); err != nil || may {
+		t.Errorf("without the right: %t, %v", may, err)
 	}
 }
 
