@@ -141,7 +141,7 @@ func (s *Server) events(a asked) (any, error) {
 
 // config is the applied config with its names, for a viewer of everything.
 func (s *Server) config(a asked) (any, error) {
-	_, _, c := s.hub.Reports()
+	c := s.hub.Config()
 	out := struct {
 		Known    bool     `json:"known"`
 		Text     string   `json:"text,omitempty"`
@@ -194,7 +194,7 @@ func (s *Server) whatIf(a asked) (any, error) {
 		return nil, err
 	}
 	nodes, pods := s.hub.Live()
-	_, _, c := s.hub.Reports()
+	c := s.hub.Config()
 	answer, err := whatif.Evaluate(nodes, pods, c, q)
 	if err == nil && !a.scope.All {
 		answer = answer.Without(a.scope.Sees)

@@ -36,6 +36,12 @@ func (s Scope) Text(text string) string {
 	return strings.Join(words, " ")
 }
 
+// Pod is the pod without the names that the scope does not include.
+func (s Scope) Pod(p Pod) Pod {
+	p.Reason = s.Text(p.Reason)
+	return p
+}
+
 // Node is the node without the names that the scope does not include. Amounts stay, so that a drawing is to scale.
 func (s Scope) Node(n Node) Node {
 	if s.All {
