@@ -49,6 +49,8 @@ type Broadcaster struct {
 	config     *config.Config
 	typical    model.Typical
 	wake       chan struct{}
+	// flushed is the revision of the store of which the viewers know.
+	flushed uint64
 
 	advisor advisor
 }
@@ -194,7 +196,6 @@ func (h *Broadcaster) Flush() {
 	h.advisor.forget(h.now())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.store.Rev()
 	h.learn()
 	for name := range h.changed {
 		n := h.nodes[name]
@@ -206,7 +207,8 @@ func (h *Broadcaster) Flush() {
 		h.store.Set("node/"+name, model.NodeOf(seen, h.typical))
 	}
 	clear(h.changed)
-	if h.store.Rev() != before || before == 0 {
+	if rev := h.store.Rev(); rev != h.flushed { // pods are in the store before a flush
+		h.flushed = rev
 		close(h.wake)
 		h.wake = make(chan struct{})
 	}
