@@ -62,7 +62,8 @@ func (s *Server) answer(f func(asked) (any, error)) func(http.ResponseWriter, *h
 	}
 }
 
-// within calls f while it has one of the slots. F reads no request and writes no answer: a slow viewer must keep no slot.
+// within calls f while it has one of the slots. F reads no request and writes no answer, so that no slow viewer keeps
+// a slot.
 func within[T any](a asked, slots chan struct{}, f func() (T, error)) (T, error) {
 	select {
 	case slots <- struct{}{}:

@@ -163,7 +163,8 @@ func TestLongAnswer(t *testing.T) {
 // A stream whose viewer has no rights is rejected, so that the browser does not try for ever.
 func TestStreamWithoutRights(t *testing.T) {
 	_, server := started(t)
-	for user, want := range map[string]int{"expired": http.StatusUnauthorized, "unknown": http.StatusServiceUnavailable} {
+	for user, want := range map[string]int{"expired": http.StatusUnauthorized,
+		"unknown": http.StatusServiceUnavailable} {
 		for _, path := range []string{"/api/stream", "/api/me"} {
 			if code, text, _ := ask(t, server, http.MethodGet, path, user, ""); code != want {
 				t.Errorf("%s of user %s: %d %s", path, user, code, text)
@@ -176,7 +177,8 @@ func TestStreamWithoutRights(t *testing.T) {
 func TestEvents(t *testing.T) {
 	_, server := started(t)
 	for user, want := range map[string]int{"mine": http.StatusOK, "blind": http.StatusForbidden} {
-		if code, text, _ := ask(t, server, http.MethodGet, "/api/events?pod=x&namespace="+user, user, ""); code != want {
+		path := "/api/events?pod=x&namespace=" + user
+		if code, text, _ := ask(t, server, http.MethodGet, path, user, ""); code != want {
 			t.Errorf("user %s: %d %s", user, code, text)
 		}
 	}

@@ -69,7 +69,7 @@ func TestLoginAfterTheSession(t *testing.T) {
 		return err
 	}), chromedp.Navigate(p.host))
 	p.waits(`document.querySelector(".live")?.textContent === "live"`)
-	p.run(network.ClearBrowserCookies(), chromedp.Evaluate(`opened.close(); // as the browser does after an answer of 401
-		opened.dispatchEvent(new Event("error"))`, nil))
+	p.run(network.ClearBrowserCookies(), chromedp.Evaluate(`// as the browser does after an answer of 401
+		opened.close(); opened.dispatchEvent(new Event("error"))`, nil))
 	p.waits(`document.querySelector("h1").textContent === "Kerf" && !!document.querySelector("form #token")`)
 }

@@ -130,7 +130,8 @@ func (s *server) create(_ context.Context, path string, object, into any) error 
 	switch {
 	case strings.HasSuffix(path, "tokenreviews"):
 		name := s.tokens[in.Spec.Token]
-		answer = map[string]any{"authenticated": name != "", "user": map[string]any{"username": name, "groups": s.groups}}
+		answer = map[string]any{"authenticated": name != "", "user": map[string]any{"username": name,
+			"groups": s.groups}}
 	case strings.HasSuffix(path, "subjectaccessreviews"):
 		a := in.Spec.ResourceAttributes
 		answer = map[string]any{"allowed": a.Verb == "list" && s.may(append(in.Spec.Groups, in.Spec.User),
@@ -182,85 +183,6 @@ func TestUsersOfACluster(t *testing.T) {
 			c.sees) {
 			t.Errorf("%q: scope %+v: %v", c.token, scope, err)
 		}
-	}
-}
-
-// Rights and token are asked again after a minute: a viewer who loses them sees nothing more.
-func TestRightsEnd(t *testing.T) {
-	api := &server{tokens: map[string]string{"t": "ann"}, rights: map[string][]string{"ann": {"gpunodes/", "pods/a"}}}
-	c := newClock()
-	a := auth.NewCluster(api.create, c.now)
-	v := a.Viewer(with(visit(a, login("t")).Cookies()))
-	if v == nil {
-		t.Fatal("no viewer")
-	}
-	sees := func() bool {
-		scope, err := v.Scope(t.Context(), []string{"a"})
-		return err == nil && scope.Sees("a")
-	}
-	if !sees() {
-		t.Fatal("the viewer does not see namespace a")
-	}
-	before := api.asked
-	if !sees() || api.asked != before {
-		t.Error("the answer is not kept")
-	}
-	api.rights["ann"] = []string{"gpunodes/"}
-	if c.at = c.at.Add(2 * time.Minute); sees() {
-		t.Error("the viewer sees the namespace without the right")
-	}
-	api.rights["ann"] = []string{"pods/a"}
-	if c.at = c.at.Add(2 * time.Minute); sees() {
-		t.Error("the viewer sees the namespace without the right to list GPUNodes")
-	}
-	api.rights["ann"], api.rights["team"], api.groups = []string{"gpunodes/"}, []string{"pods/a"}, []string{"team"}
-	if c.at = c.at.Add(2 * time.Minute); !sees() {
-		t.Error("the viewer's new group does not count")
-	}
-	api.groups = nil
-	if c.at = c.at.Add(2 * time.Minute); sees() {
-		t.Error("a group counts that the viewer left")
-	}
-	api.rights["ann"] = []string{"gpunodes/", "pods/a"}
-	if c.at = c.at.Add(2 * time.Minute); !sees() {
-		t.Error("the viewer does not see the namespace again")
-	}
-	if c.at = c.at.Add(8 * time.Hour); sees() {
-		t.Error("a stream sees the namespace after the end of its session")
-	}
-	if v = a.Viewer(with(visit(a, login("t")).Cookies())); !sees() {
-		t.Error("the viewer of a new session does not see the namespace")
-	}
-	api.tokens = nil
-	if c.at = c.at.Add(2 * time.Minute); sees() {
-		t.Error("the viewer sees the namespace without a token")
-	}
-	api.fails = true
-	if c.at = c.at.Add(2 * time.Minute); sees() {
-		t.Error("the viewer sees the namespace while the API server is away")
-	}
-}
-
-// Events need their own right. The answer is kept for a minute, as that for pods.
-func TestRightToEvents(t *testing.T) {
-	api := &server{tokens: map[string]string{"t": "ann"}, rights: map[string][]string{"ann": {"gpunodes/", "pods/a",
-		"pods/b", "events/a"}}}
-	c := newClock()
-	a := auth.NewCluster(api.create, c.now)
-	v := a.Viewer(with(visit(a, login("t")).Cookies()))
-	for namespace, want := range map[string]bool{"a": true, "b": false} {
-		if may, err := v.Events(t.Context(), namespace); err != nil || may != want {
-			t.Errorf("namespace %s: %t, %v", namespace, may, err)
-		}
-	}
-	before := api.asked
-	if may, err := v.Events(t.Context(), "a"); err != nil || !may || api.asked != before {
-		t.Errorf("the answer is not kept: %t, %v", may, err)
-	}
-	api.rights["ann"] = []string{"gpunodes/", "pods/a"}
-	c.at = c.at.Add(2 * time.Minute)
-	if may, err := v.Events(t.Context(), "a"); err != nil || may {
-		t.Errorf("without the right: %t, %v", may, err)
 	}
 }
 
