@@ -90,8 +90,7 @@ func TestLocalTokenWorksOnce(t *testing.T) {
 	}
 }
 
-// server answers reviews: a token is that of the user of its name, who may list what rights has for the user or for one
-// of the user's groups.
+// server answers reviews. A token is that of the user of its name. rights are what the user or a group may list.
 type server struct {
 	mu     sync.Mutex
 	tokens map[string]string
