@@ -205,11 +205,12 @@ spec:
     expression: >-
       {{ include "kerf.claimDevices" . }}.?config.orValue([]).filter(c, has(c.opaque) && c.opaque.driver == 'gpu.kerf.dev')
       .map(c, dyn(c.opaque.?parameters.?profile.orValue(''))).filter(p, type(p) == string && p != '').map(p, string(p))
+  # The keys come from the ConfigMap: two configs of a claim may name one profile, and CEL rejects a map with a key twice.
   - name: namespaces
     expression: >-
 {{- if $live }}
       {{ include "kerf.written" . }} ?
-      variables.profiles.transformMapEntry(i, p, {p: params.?data[?p].orValue('').split(' ').filter(w, w.startsWith('namespaces:')).map(w, w.substring(11).split(',')).flatten()}) :
+      params.?data.orValue({}).transformMap(p, text, p in variables.profiles, text.split(' ').filter(w, w.startsWith('namespaces:')).map(w, w.substring(11).split(',')).flatten()) :
 {{- end }}
       {{ printf "{" }}{{ include "kerf.profileNamespaces" . }}}
   # A pattern has * for any text and ? for one character. One with ! in front excludes.
