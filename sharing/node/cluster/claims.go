@@ -95,17 +95,9 @@ func (f *claimFront) EndClaims(uids []string) error { return f.k.Runtime.EndClai
 // Save implements claims.Node.
 func (f *claimFront) Save() error { return f.k.Runtime.Store.Save() }
 
-// AwaitInstances implements claims.Node. The reconciler creates the instances of all grants.
+// AwaitInstances implements claims.Node.
 func (f *claimFront) AwaitInstances(ctx context.Context, podUID string) error {
-	for _, g := range f.Grants() {
-		if g.Owner.PodUID != podUID {
-			continue
-		}
-		if err := f.k.Runtime.Instances.Await(ctx, g.ID); err != nil {
-			return err //nolint:wrapcheck // it names the instance
-		}
-	}
-	return nil
+	return f.k.Runtime.AwaitInstances(ctx, podUID)
 }
 
 // Grants implements claims.Node.
