@@ -100,11 +100,11 @@ spec:
       (variables.silent[0].amounts.size() > 0 ? '; percent alone is not enough' : '')
   - expression: variables.memory.size() == 0
     reason: Invalid
-    message: the memory of a share is from 1Gi to 16384Gi, such as 10Gi
+    message: the memory of a share is from 1Mi to 16384Gi, such as 10Gi; the scheduler rounds it up to whole GiB
     messageExpression: >-
       'request "' + variables.memory[0].name + '": memory ' +
       variables.memory[0].amounts[?'memory'].orValue(variables.memory[0].amounts[?'gpu.kerf.dev/memory'].orValue('')) +
-      ' is out of range; write from 1Gi to 16384Gi, such as 10Gi'
+      ' is out of range; write from 1Mi to 16384Gi, such as 10Gi; the scheduler rounds it up to whole GiB'
   - expression: variables.percent.size() == 0
     reason: Invalid
     message: the percent of a share is a whole number from 1 to 100
