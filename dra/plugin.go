@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/kerf-gpu/kerf/dra/resourceclaim"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
@@ -162,7 +163,7 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 	defer cancel()
 	var all []dra.Claim
 	for _, c := range claims {
-		all = append(all, claimOf(c))
+		all = append(all, resourceclaim.Of(c))
 	}
 	err := p.opt.Preparer.Prepare(ctx, all)
 	p.statuses.prepared(all, err)

@@ -22,6 +22,7 @@ import (
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
 	applyresource "k8s.io/client-go/applyconfigurations/resource/v1"
 
+	"github.com/kerf-gpu/kerf/dra/resourceclaim"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
@@ -29,8 +30,6 @@ import (
 const (
 	// statusTime bounds one write of a claim's status.
 	statusTime = 5 * time.Second
-	// conditionReady is the type of the condition of a device.
-	conditionReady = "Ready"
 )
 
 // statuses remembers the claims of this process and what their status says, so that it writes only changes.
@@ -95,7 +94,7 @@ func (p *Plugin) restore(ctx context.Context) {
 		case err != nil:
 			errs = append(errs, err)
 		case slices.Contains(ref.UIDs, string(c.UID)):
-			claim := claimOf(c)
+			claim := resourceclaim.Of(c)
 			written, since := writtenOf(c, claim)
 			p.statuses.found(claim, written, since)
 		}
@@ -119,7 +118,7 @@ func writtenOf(c *resourceapi.ResourceClaim, claim dra.Claim) (written []dra.Dev
 			if d.Driver != dra.Driver || d.Pool != r.Pool || d.Device != r.Device || share != r.ShareID {
 				continue
 			}
-			if c := meta.FindStatusCondition(d.Conditions, conditionReady); c != nil {
+			if c := meta.FindStatusCondition(d.Conditions, dra.ConditionReady); c != nil {
 				one.Ready, at = c.Status == metav1.ConditionTrue, c.LastTransitionTime.Time
 			}
 		}
@@ -215,7 +214,7 @@ func (p *Plugin) apply(ctx context.Context, k known) error {
 		}
 		d := applyresource.AllocatedDeviceStatus().WithDriver(dra.Driver).WithPool(s.Pool).WithDevice(s.Device).
 			WithData(runtime.RawExtension{Raw: raw}).
-			WithConditions(applymeta.Condition().WithType(conditionReady).WithStatus(ready).WithReason(s.Reason).
+			WithConditions(applymeta.Condition().WithType(dra.ConditionReady).WithStatus(ready).WithReason(s.Reason).
 				WithMessage(s.Message).WithLastTransitionTime(metav1.NewTime(k.since[i])))
 		if s.ShareID != "" {
 			d = d.WithShareID(s.ShareID)

@@ -162,7 +162,7 @@ func (c Claim) parametersOf(request string) (Parameters, error) {
 	return out, nil
 }
 
-// parametersOfResult are the parameters for a request as a result names it: those of the claim, else those of its class.
+// parametersOfResult are the parameters for a request as a result names it: those of the claim, else of its class.
 func (c Claim) parametersOfResult(request string) (Parameters, error) {
 	var found []Config
 	for _, fromClass := range []bool{false, true} {
