@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
 	applyresource "k8s.io/client-go/applyconfigurations/resource/v1"
 
@@ -36,9 +37,9 @@ const (
 type statuses struct {
 	mu     sync.Mutex
 	claims map[string]known
-	// failing is true while the API server rejects what is written. Only writeStatus uses it.
+	// failing is true while the API server rejects what is written. Only the loop of statuses uses it.
 	failing bool
-	// restored is true once the claims that were prepared before this process are known. Only restore uses it.
+	// restored is true once the claims that were prepared before this process are known. Only that loop uses it.
 	restored bool
 }
 
@@ -74,6 +75,19 @@ func (s *statuses) found(c dra.Claim, written []dra.DeviceStatus, since []time.T
 	}
 	if _, has := s.claims[c.UID]; !has {
 		s.claims[c.UID] = known{claim: c, written: written, since: since}
+	}
+}
+
+// followStatuses writes the statuses of claims until ctx ends. Its loop is separate: the API server may let each
+// write wait, and the taints of a faulty GPU must not wait for that.
+func (p *Plugin) followStatuses(ctx context.Context) {
+	for {
+		changed := p.opt.Changed()
+		p.restore(ctx)
+		p.writeStatus(ctx)
+		if !p.await(ctx, changed, p.prepared, 0) {
+			return
+		}
 	}
 }
 
@@ -221,7 +235,9 @@ func (p *Plugin) apply(ctx context.Context, k known) error {
 		}
 		status = status.WithDevices(d)
 	}
-	claim := applyresource.ResourceClaim(k.claim.Name, k.claim.Namespace).WithStatus(status)
+	// With the UID, the API server rejects the status for a claim that was made again under the same name.
+	claim := applyresource.ResourceClaim(k.claim.Name, k.claim.Namespace).WithUID(types.UID(k.claim.UID)).
+		WithStatus(status)
 	_, err := p.opt.Client.ResourceV1().ResourceClaims(k.claim.Namespace).ApplyStatus(ctx, claim,
 		metav1.ApplyOptions{FieldManager: dra.Driver, Force: true})
 	if err != nil {
