@@ -256,7 +256,7 @@ func (p *Preparer) podOf(ctx context.Context, claims []dra.Claim) (sharing.Pod, 
 		errors.Join(append(errs, sharing.ErrUnavailable)...))
 }
 
-// pod waits for one pod. Each has a time of its own: one that is never reported takes none from the next.
+// pod waits for one pod. Each has its own time: one that is never reported takes none from the next.
 func (p *Preparer) pod(ctx context.Context, uid string) (sharing.Pod, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, podPatience)
 	defer cancel()
