@@ -119,10 +119,7 @@ func (p *Plugin) followDevices(ctx context.Context, helper *kubeletplugin.Helper
 	for {
 		changed := p.opt.Changed()
 		wait, err := p.publish(ctx, helper, &pace)
-		switch {
-		case ctx.Err() != nil:
-			return nil // The agent is stopping.
-		case err != nil:
+		if err != nil && ctx.Err() == nil { // else the agent is stopping
 			return err
 		}
 		if !p.await(ctx, changed, p.failures.noted, wait) {
