@@ -115,8 +115,7 @@ console() {
 	kubectl create serviceaccount console-admin --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 	kubectl create clusterrolebinding console-admin --clusterrole=cluster-admin --serviceaccount=default:console-admin \
 		--dry-run=client -o yaml | kubectl apply -f - >/dev/null
-	printf 'Open http://127.0.0.1:%s and log in with this token:\n' "${1:-8443}"
-	kubectl create token console-admin
+	printf 'Open http://127.0.0.1:%s and log in with this token:\n%s\n' "${1:-8443}" "$(kubectl create token console-admin)"
 	exec kubectl port-forward -n kerf-system service/kerf-console "${1:-8443}:80"
 }
 
