@@ -67,7 +67,7 @@ func (t *translation) fraction() *fraction {
 		t.share(f, share)
 	default:
 		n, err := strconv.ParseUint(memory, 10, 33)
-		if err != nil || n == 0 {
+		if err != nil || n == 0 || n > maxMiB {
 			t.refuse("annotation "+kaiMemory, memory, "write MiB as a whole number", "is not an amount")
 		}
 		f.request.Memory = sharing.Bytes(n) * sharing.MiB * sharing.Bytes(f.request.GPUs) //nolint:gosec // at most MaxGPUs

@@ -17,6 +17,9 @@ import (
 
 // pod translates the requests of one pod.
 func (w *walk) pod(p pod) {
+	for _, c := range p.containers {
+		w.taken[c.node] = true
+	}
 	before := w.read(&p)
 	change, err := w.options.Pod(before)
 	if err != nil {
@@ -32,7 +35,6 @@ func (w *walk) pod(p pod) {
 		w.result.Pods++
 	}
 	for i, c := range p.containers {
-		w.taken[c.node] = true
 		name := before.Containers[i].Name
 		w.share(c, fmt.Sprint(change.Drop[name], change.Limits[name], claims.Of[name], claims.Same[name]))
 		w.environment(p, c, before.Containers[i], change)
@@ -151,7 +153,19 @@ func (w *walk) annotate(p pod, change translate.Change) {
 	}
 }
 
-// environment names variables that give GPUs, and those that switched the old tool off.
+// visibleDevices is the variable that gives a container GPUs, without a request.
+const visibleDevices = "NVIDIA_VISIBLE_DEVICES"
+
+// isVisible is true for an environment variable that gives GPUs.
+func isVisible(variable *yaml.Node) bool {
+	return scalar(get(variable, "name")) == visibleDevices && !none(scalar(get(variable, "value")))
+}
+
+// none is true for a value of the variable that gives no GPU.
+func none(value string) bool { return slices.Contains([]string{"", "none", "void"}, value) }
+
+// environment excuses the variable that gives GPUs if the container requests them, and names those that switched the
+// old tool off.
 func (w *walk) environment(p pod, c container, before translate.Container, change translate.Change) {
 	given := len(change.Limits[before.Name]) > 0
 	for name := range before.Limits {
@@ -159,8 +173,8 @@ func (w *walk) environment(p pod, c container, before translate.Container, chang
 	}
 	for _, variable := range list(get(c.node, "env")) {
 		switch name, value := scalar(get(variable, "name")), scalar(get(variable, "value")); {
-		case name == "NVIDIA_VISIBLE_DEVICES" && !given && !slices.Contains([]string{"", "none", "void"}, value):
-			w.visible[variable] = true
+		case name == visibleDevices && given:
+			w.excused[variable] = true
 		case name == "CUDA_DISABLE_CONTROL" && value == "true" && given:
 			w.say(p.in, "container %s: CUDA_DISABLE_CONTROL no longer removes the cap", c.name)
 		case name == "GPU_CORE_UTILIZATION_POLICY" && given:
