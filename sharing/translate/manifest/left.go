@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/translate"
 )
 
@@ -114,12 +115,17 @@ func (r *remains) value(n *yaml.Node, p place) {
 		r.say(p, n.Line, n.Value, r.remedyResource)
 	case slices.Contains(deviceClasses(), n.Value):
 		r.say(p, n.Line, "device class "+n.Value, r.remedyDRA)
+	case devicePath.MatchString(n.Value):
+		r.say(p, n.Line, n.Value+" gives a GPU without a request and", r.remedyResource)
 	case passthrough.MatchString(n.Value):
 		r.say(p, n.Line, n.Value+" can request a GPU and", r.remedyResource)
 	case word != "":
 		r.say(p, n.Line, "text with "+word, remedyText)
 	}
 }
+
+// devicePath is a device of NVIDIA, or a mount that has NVIDIA's container runtime add one.
+var devicePath = regexp.MustCompile(`^(/dev/nvidia[0-9]*|/var/run/nvidia-container-devices/.+)$`)
 
 // passthrough is a model of NVIDIA that KubeVirt gives to a virtual machine.
 var passthrough = regexp.MustCompile(`^nvidia\.com/[A-Z][\w-]*$`)
@@ -134,6 +140,7 @@ func (r *remains) mapping(n *yaml.Node, p place, depth int) {
 	if isVisible(n) && !r.excused[n] {
 		r.say(p, n.Line, visibleDevices, remedyVisible)
 	}
+	r.runtimeClass(n, p)
 	r.resourceClaim(n, p)
 	r.className(n, p)
 	r.expression(n, p)
@@ -177,6 +184,25 @@ func (r *remains) entry(n, key, value *yaml.Node, p, at place) bool {
 		r.say(at, key.Line, "request for a GPU", r.remedyResource)
 	}
 	return false
+}
+
+// runtimeClass names the runtime class of NVIDIA in a pod without a request: it gives each GPU that the image names.
+func (r *remains) runtimeClass(n *yaml.Node, p place) {
+	class := get(n, "runtimeClassName")
+	if !strings.HasPrefix(scalar(class), "nvidia") {
+		return
+	}
+	requests := get(n, "resourceClaims") != nil
+	for _, c := range append(list(get(n, "containers")), list(get(n, "initContainers"))...) {
+		for _, part := range []string{"limits", "requests"} {
+			for name := range texts(get(get(c, "resources"), part)) {
+				requests = requests || foreign(name) || strings.HasPrefix(name, sharing.Domain+"/")
+			}
+		}
+	}
+	if !requests {
+		r.say(p, class.Line, "runtimeClassName "+class.Value+" without a request", r.remedyResource)
+	}
 }
 
 // labelled is true for keys with labels, selectors and taints below.

@@ -135,6 +135,8 @@ func TestNoEdit(t *testing.T) {
 			"has no place for them"},
 		"a complex key": {"spec:\n  containers:\n  - resources:\n      limits:\n        ? nvidia.com/gpu\n" +
 			"        : 1\n        cpu: 1\n", "edit the manifests"},
+		"requests and limits": {"kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {requests: " +
+			"{nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 0}}}]}\n", "differs from its request 1"},
 		"too deep": {strings.Repeat("{a: ", 300) + "{resources: {limits: {nvidia.com/gpu: 1}}}" +
 			strings.Repeat("}", 300), "has more than 256 levels"},
 		"an anchor that becomes empty": {"spec:\n  containers:\n  - resources:\n      limits: &l\n        " +

@@ -80,18 +80,29 @@ func (w *walk) read(p *pod) translate.Pod {
 	}
 	names := map[string]bool{}
 	for _, c := range p.containers {
-		limits := map[string]string{}
-		for _, part := range []string{"requests", "limits"} { // a limit counts where both are there
-			for name, v := range texts(get(get(c.node, c.resources), part)) {
-				limits[name] = w.options.Decimal(v)
-			}
-		}
+		limits := w.limitsOf(p.in, c)
 		name := c.name
 		for i := 2; names[name]; i++ {
 			name = c.name + "#" + strconv.Itoa(i)
 		}
 		names[name] = true
 		out.Containers = append(out.Containers, translate.Container{Name: name, Limits: limits, Init: c.init})
+	}
+	return out
+}
+
+// limitsOf are the requests and limits of a container. Those of GPUs must be equal, as in the API server.
+func (w *walk) limitsOf(in object, c container) map[string]string {
+	out := map[string]string{}
+	for _, part := range []string{"requests", "limits"} {
+		for name, v := range texts(get(get(c.node, c.resources), part)) {
+			v = w.options.Decimal(v)
+			if was, known := out[name]; known && was != v && foreign(name) {
+				w.errs = append(w.errs, fmt.Errorf("%v: %w", in, sharing.Invalid("container "+c.name+": "+name, v,
+					"write the same amount in both", "differs from its request %s", was)))
+			}
+			out[name] = v
+		}
 	}
 	return out
 }
