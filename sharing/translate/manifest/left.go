@@ -208,11 +208,10 @@ func (r *remains) runtimeClass(n *yaml.Node, p place) {
 // labelled is true for keys with labels, selectors and taints below.
 func labelled(key string) bool {
 	switch key {
-	case "labels", "nodeSelector", "matchLabels", "nodeLabels", "tolerations", "taints", "nodeTaints",
-		"matchExpressions":
+	case "labels", "selector", "tolerations", "taints", "nodeTaints", "matchExpressions":
 		return true
 	}
-	return strings.HasSuffix(key, "Labels")
+	return strings.HasSuffix(key, "Labels") || strings.HasSuffix(key, "Selector")
 }
 
 // embedded is true for a text that is a manifest itself.
