@@ -30,10 +30,10 @@ func untranslatedPrefixes() []string {
 var nosShare = regexp.MustCompile(`^nvidia\.com/gpu-[0-9]+gb$`)
 
 // claimQuota counts the devices of a DRA class of NVIDIA or HAMi in a quota.
-var claimQuota = regexp.MustCompile(`(nvidia\.com|project-hami\.io)\.deviceclass\.resource\.(k8s|kubernetes)\.io/devices$`)
+var claimQuota = regexp.MustCompile(`(nvidia\.com|project-hami\.io)\.deviceclass\.resource\.(k8s|kubernetes)\.io/` +
+	`devices$`)
 
-// gpuResource is the form of a resource that can be a GPU's: its name has "gpu", or it is a model of NVIDIA for virtual
-// machines.
+// gpuResource is the form of a resource that can be a GPU's. Its name has "gpu", or is a model for virtual machines.
 var gpuResource = regexp.MustCompile(`^([a-z0-9.-]+\.[a-z]+/[\w.-]*[gG][pP][uU]|nvidia\.com/[A-Z])`)
 
 // otherVendor is the domain of a vendor of other GPUs, and of Kerf.

@@ -16,8 +16,10 @@ const (
 	nvidiaGPU    = "nvidia.com/gpu"
 	nvidiaShared = "nvidia.com/gpu.shared"
 	nvidiaMIG    = "nvidia.com/mig-"
-	migReplica   = ".shared" // ends the name of a replica of an instance
 )
+
+// migReplica ends the name of a replica of a MIG instance.
+const migReplica = ".shared"
 
 // dialect are the resources of a tool that asks for so many GPUs with so much of each.
 type dialect struct {

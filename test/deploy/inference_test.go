@@ -35,8 +35,8 @@ func deployments(t *testing.T, file string) map[string]appsv1.Deployment {
 	return out
 }
 
-// TestTwoModelsFitOneGPU: in each recipe, the two models together request no more than one GPU with 80 GB has, and
-// kerf-scheduler places both on the same GPU.
+// TestTwoModelsFitOneGPU: in each recipe, the two models together request no more than one GPU with 80 GB has. The
+// scheduler prefers the same GPU for both.
 func TestTwoModelsFitOneGPU(t *testing.T) {
 	for _, recipe := range []string{"two-models", "vllm", "sglang", "trtllm"} {
 		models := deployments(t, "deploy/recipes/"+recipe+".yaml")

@@ -125,7 +125,7 @@ func (w *walk) spark(n *yaml.Node, in object) {
 	}
 }
 
-// own is true for a request of an API with fields of its own: gpu among the resources, or the values of a chart.
+// own is true for a request in fields that only this API has: gpu among the resources, or values of a chart.
 func own(n *yaml.Node, key string, value *yaml.Node, path string) bool {
 	parent := path[strings.LastIndexByte(path, '.')+1:]
 	name := ""

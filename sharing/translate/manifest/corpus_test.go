@@ -69,11 +69,12 @@ func corpus(t *testing.T, folder string, o manifest.Options) {
 
 // gpuLine matches each line with a word that can request a GPU. A line with the comment "no request" does not.
 var gpuLine = regexp.MustCompile(`(?i)nvidia\\?\.com[/~]|(volcano|koordinator)\.sh/|(aliyun|nvshare|tencent)\.com/|` +
-	`/v?q?gpu|nvidia_visible_devices|gpu-(fraction|memory)|\bgpu\w*: |(request|limit)gpu|deviceclassname|org\.instaslice`)
+	`/v?q?gpu|nvidia_visible_devices|gpu-(fraction|memory)|\bgpu\w*: |(request|limit)gpu|` +
+	`deviceclassname|org\.instaslice`)
 
 // noRequest matches lines of the corpus that need no name.
-var noRequest = regexp.MustCompile(`# (no request|translated)|kerf\.dev/|apiVersion|num-gpus|key: nvidia\.com/gpu, operator|gpu\.present|value: void|` +
-	`nic\.example|requestGPU: 0`)
+var noRequest = regexp.MustCompile(`# (no request|translated)|kerf\.dev/|apiVersion|num-gpus|` +
+	`key: nvidia\.com/gpu, operator|gpu\.present|value: void|nic\.example|requestGPU: 0`)
 
 // TestNothingSilent checks that the messages name each line of a result that has the GPU word of another tool.
 func TestNothingSilent(t *testing.T) {

@@ -12,8 +12,10 @@ import (
 var embeddedWord = regexp.MustCompile(`(nvidia|volcano|aliyun|nvshare|tencent|mig\.das|org|instaslice\.redhat|` +
 	`tensor-fusion|koordinator|nos\.nebuly)\\*\.(com|sh|instaslice|ai)(/|~1)[\w.-]+`)
 
-// plainWord replaces the escapes of such paths.
-var plainWord = strings.NewReplacer(`\`, "", "~1", "/")
+// unescaped is a word of such a path.
+func unescaped(word string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(word, `\`, ""), "~1", "/")
+}
 
 // withAmount is what follows a resource that a text requests: a number, a variable, or the name of a CDI device.
 var withAmount = regexp.MustCompile(`^["'\\]*(\s*:\s*["'\\]*[1-9{$<]|\s*=\s*["'\\]*([0-9{$<]|all\b|GPU-|MIG-))`)
@@ -30,8 +32,8 @@ var classWord = regexp.MustCompile(`gpu\.nvidia\.com|project-hami\.io`)
 func requestIn(text string, whole bool) string {
 	for _, at := range embeddedWord.FindAllStringIndex(text, -1) {
 		word := text[at[0]:at[1]]
-		name := strings.TrimRight(plainWord.Replace(word), ".-")
-		if foreign(name) && (whole || plainWord.Replace(word) != word || withAmount.MatchString(text[at[1]:])) {
+		name := strings.TrimRight(unescaped(word), ".-")
+		if foreign(name) && (whole || unescaped(word) != word || withAmount.MatchString(text[at[1]:])) {
 			return name
 		}
 	}
