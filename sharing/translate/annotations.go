@@ -29,6 +29,8 @@ func kaiLimits() []string { return []string{"gpu-fraction-limit", "gpu-memory-li
 type fraction struct {
 	container string
 	request   sharing.Request
+	// wrong is true if the annotations have no counterpart.
+	wrong bool
 }
 
 // fraction reads KAI's annotations; nil where the pod has none.
@@ -39,6 +41,7 @@ func (t *translation) fraction() *fraction {
 	if !byShare && !byMemory {
 		return nil
 	}
+	before := len(t.errs)
 	for _, name := range append(kaiLimits(), kaiFraction, kaiMemory, kaiDevices, kaiContainer, kaiMPS) {
 		if _, given := a[name]; given {
 			t.out.DropAnnotations = append(t.out.DropAnnotations, name)
@@ -54,7 +57,7 @@ func (t *translation) fraction() *fraction {
 	if n, given := a[kaiDevices]; given {
 		gpus, err := sharing.ParseGPUs("annotation "+kaiDevices, n)
 		if err != nil {
-			t.errs = append(t.errs, err)
+			t.errs, f.wrong = append(t.errs, err), true
 			return f
 		}
 		f.request.GPUs = gpus
@@ -84,6 +87,7 @@ func (t *translation) fraction() *fraction {
 	if a[kaiMPS] == "true" {
 		t.say("MPS is the node's choice (backends of its pool), and not the pod's")
 	}
+	f.wrong = len(t.errs) > before
 	return f
 }
 

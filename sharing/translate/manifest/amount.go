@@ -4,7 +4,6 @@
 package manifest
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func (w *walk) rewrite(n *yaml.Node, in object, f form, limits map[string]string
 	const only = "main"
 	change, err := w.options.Pod(translate.Pod{Containers: []translate.Container{{Name: only, Limits: limits}}})
 	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", in, err))
+		w.fail(in, err)
 		return
 	}
 	if len(change.Limits[only]) != 1 || len(change.Annotations) > 0 {

@@ -181,7 +181,7 @@ func resourceKeys() []string { return []string{"resources", "computeResources", 
 
 // hasModel is true for KServe's model and its older forms, whose runtime has a container.
 func hasModel(n *yaml.Node) bool {
-	return get(n, "modelFormat") != nil || get(n, "storageUri") != nil || get(n, "storage") != nil
+	return get(n, "modelFormat") != nil || get(n, "storageUri") != nil
 }
 
 func hasResources(n *yaml.Node) bool {

@@ -113,6 +113,12 @@ func TestRefusals(t *testing.T) {
 		!strings.Contains(err.Error(), "Pod b: ") || r.Text != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
+	const both = "kind: Pod\nmetadata: {name: a, annotations: {gpu-fraction: '0.5', gpu-memory: '1', " +
+		"gpu-fraction-limit: '1'}}\nspec: {containers: [{name: c}]}\n"
+	_, err = manifest.Translate([]byte(both), manifest.Options{Decimal: same})
+	if err == nil || strings.Count(err.Error()+"\n", "\n") != 2 || strings.Count(err.Error(), "Pod a: ") != 2 {
+		t.Errorf("two errors of one pod: %v", err)
+	}
 	if _, err := manifest.Translate([]byte("a: [b"), manifest.Options{Decimal: same}); !errors.Is(err,
 		sharing.ErrInvalid) {
 		t.Errorf("no YAML: %v", err)

@@ -23,12 +23,12 @@ func (w *walk) pod(p pod) {
 	before := w.read(&p)
 	change, err := w.options.Pod(before)
 	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, err))
+		w.fail(p.in, err)
 		return
 	}
 	claims, err := w.claimsOf(before, change)
 	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, err))
+		w.fail(p.in, err)
 		return
 	}
 	if p.listed || !change.Empty() {
@@ -192,6 +192,17 @@ func (w *walk) environment(p pod, c container, before translate.Container, chang
 			w.say(p.in, "container %s: GPU_CORE_UTILIZATION_POLICY has no effect: the pool sets the policy", c.name)
 		}
 	}
+}
+
+// fail notes each of several errors with its object.
+func (w *walk) fail(in object, err error) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only an error that was joined here
+		for _, one := range all.Unwrap() {
+			w.fail(in, one)
+		}
+		return
+	}
+	w.errs = append(w.errs, fmt.Errorf("%v: %w", in, err))
 }
 
 func (w *walk) say(in object, format string, args ...any) {
