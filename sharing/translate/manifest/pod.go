@@ -196,7 +196,7 @@ func (w *walk) environment(p pod, c container, before translate.Container, chang
 
 // fail notes each of several errors with its object.
 func (w *walk) fail(in object, err error) {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only an error that was joined here
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range all.Unwrap() {
 			w.fail(in, one)
 		}
