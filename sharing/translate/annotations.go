@@ -29,6 +29,8 @@ func kaiLimits() []string { return []string{"gpu-fraction-limit", "gpu-memory-li
 type fraction struct {
 	container string
 	request   sharing.Request
+	// wrong is true if the annotations have no counterpart.
+	wrong bool
 }
 
 // fraction reads KAI's annotations; nil where the pod has none.
@@ -39,22 +41,13 @@ func (t *translation) fraction() *fraction {
 	if !byShare && !byMemory {
 		return nil
 	}
-	for _, name := range append(kaiLimits(), kaiFraction, kaiMemory, kaiDevices, kaiContainer, kaiMPS) {
-		if _, given := a[name]; given {
-			t.out.DropAnnotations = append(t.out.DropAnnotations, name)
-		}
-	}
-	for _, name := range kaiLimits() {
-		if v, given := a[name]; given {
-			t.refuse("annotation "+name, v, "leave it out, and give the container a profile with maxBurstMemory",
-				"has no counterpart that a pod may write: bursts come from profiles")
-		}
-	}
+	before := len(t.errs)
+	t.dropFraction()
 	f := &fraction{request: sharing.Request{GPUs: 1}}
 	if n, given := a[kaiDevices]; given {
 		gpus, err := sharing.ParseGPUs("annotation "+kaiDevices, n)
 		if err != nil {
-			t.errs = append(t.errs, err)
+			t.errs, f.wrong = append(t.errs, err), true
 			return f
 		}
 		f.request.GPUs = gpus
@@ -67,12 +60,37 @@ func (t *translation) fraction() *fraction {
 		t.share(f, share)
 	default:
 		n, err := strconv.ParseUint(memory, 10, 33)
-		if err != nil || n == 0 {
+		if err != nil || n == 0 || n > maxMiB {
 			t.refuse("annotation "+kaiMemory, memory, "write MiB as a whole number", "is not an amount")
 		}
 		f.request.Memory = sharing.Bytes(n) * sharing.MiB * sharing.Bytes(f.request.GPUs) //nolint:gosec // at most MaxGPUs
 	}
-	f.container = a[kaiContainer]
+	t.fractionContainer(f)
+	if a[kaiMPS] == "true" {
+		t.say("MPS is the node's choice (backends of its pool), and not the pod's")
+	}
+	f.wrong = len(t.errs) > before
+	return f
+}
+
+// dropFraction takes off KAI's annotations, and rejects a burst.
+func (t *translation) dropFraction() {
+	for _, name := range append(kaiLimits(), kaiFraction, kaiMemory, kaiDevices, kaiContainer, kaiMPS) {
+		if _, given := t.pod.Annotations[name]; given {
+			t.out.DropAnnotations = append(t.out.DropAnnotations, name)
+		}
+	}
+	for _, name := range kaiLimits() {
+		if v, given := t.pod.Annotations[name]; given {
+			t.refuse("annotation "+name, v, "leave it out, and give the container a profile with maxBurstMemory",
+				"has no counterpart that a pod may write: bursts come from profiles")
+		}
+	}
+}
+
+// fractionContainer finds the container that gets the fraction.
+func (t *translation) fractionContainer(f *fraction) {
+	f.container = t.pod.Annotations[kaiContainer]
 	// The first that is no init container, where none is named.
 	if i := slices.IndexFunc(t.pod.Containers, func(c Container) bool { return !c.Init }); f.container == "" && i >= 0 {
 		f.container = t.pod.Containers[i].Name
@@ -81,10 +99,6 @@ func (t *translation) fraction() *fraction {
 		t.refuse("annotation "+kaiContainer, f.container, "name a container of the pod",
 			"is none of the pod's containers")
 	}
-	if a[kaiMPS] == "true" {
-		t.say("MPS is the node's choice (backends of its pool), and not the pod's")
-	}
-	return f
 }
 
 // share reads a fraction of a GPU as a percentage, which is rounded up.

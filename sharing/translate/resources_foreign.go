@@ -18,6 +18,9 @@ const (
 	nvidiaMIG    = "nvidia.com/mig-"
 )
 
+// migReplica ends the name of a replica of a MIG instance.
+const migReplica = ".shared"
+
 // dialect are the resources of a tool that asks for so many GPUs with so much of each.
 type dialect struct {
 	tool string
@@ -65,6 +68,9 @@ func (t *translation) nvidia(at, name string, c Container) {
 	switch profile, mig := strings.CutPrefix(name, nvidiaMIG); {
 	case err != nil || n < 1 || n > sharing.MaxGPUs:
 		t.refuse(at+": "+name, value, fmt.Sprintf("write 1 to %d", sharing.MaxGPUs), "is not a number of GPUs")
+	case mig && strings.HasSuffix(profile, migReplica):
+		t.refuse(at+": "+name, value, "write "+strings.TrimSuffix(name, migReplica),
+			"has no counterpart: it is one of the replicas of a MIG instance, and Kerf does not share instances")
 	case mig && !sharing.IsMIGResource(sharing.Domain+"/mig-"+profile):
 		t.refuse(at+": "+name, "", "write a profile as in nvidia.com/mig-1g.10gb", "is not the name of a MIG profile")
 	case mig && n > 1:
@@ -92,6 +98,9 @@ func (t *translation) nvidia(at, name string, c Container) {
 	}
 }
 
+// maxMiB is more memory than any GPU has: 16 TiB.
+const maxMiB = 1 << 24
+
 // dialect translates so many GPUs with so much of each.
 func (t *translation) dialect(at string, d dialect, c Container) {
 	amount := func(name string, most, none uint64) uint64 {
@@ -108,13 +117,13 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 	}
 	before := len(t.errs)
 	gpus := amount(d.number, sharing.MaxGPUs, 1)
-	memory := amount(d.memory, 1<<33, 0)
+	memory := amount(d.memory, maxMiB, 0)
 	share, cores := amount(d.memoryPercent, 100, 0), amount(d.cores, 100, 0)
 	if priority := amount(d.priority, 1, 0); priority == 1 {
 		t.refuse(at+": "+d.priority, "1", "leave it out, or give the container a profile of low priority",
 			"has no counterpart that a pod may write: priorities come from profiles")
 	}
-	if memory *= uint64(max(1, t.options.MemoryFactor)); memory > 1<<33 {
+	if memory *= uint64(max(1, t.options.MemoryFactor)); memory > maxMiB {
 		t.refuse(at+": "+d.memory, c.Limits[d.memory], "use a smaller --memory-factor", "is more than any GPU has")
 	}
 	if len(t.errs) > before {

@@ -153,7 +153,7 @@ func (t *translation) container(c Container, f *fraction) {
 		t.nvidia(at, name, c)
 		t.drop(c.Name, name)
 	}
-	if mine {
+	if mine && !f.wrong {
 		t.give(c.Name, f.request)
 	}
 }

@@ -5,35 +5,18 @@ package deploy_test
 
 import (
 	"bytes"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	strict "sigs.k8s.io/yaml"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/cli/explain"
 	"github.com/kerf-gpu/kerf/sharing"
 )
-
-// scaledObject has the fields of KEDA's ScaledObject that the example uses.
-type scaledObject struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		ScaleTargetRef  struct{ Name string } `json:"scaleTargetRef"`
-		MinReplicaCount int32                 `json:"minReplicaCount"`
-		MaxReplicaCount int32                 `json:"maxReplicaCount"`
-		CooldownPeriod  int32                 `json:"cooldownPeriod"`
-		Triggers        []struct {
-			Type, MetricType string
-			Metadata         struct{ ServerAddress, Query, Threshold string }
-		} `json:"triggers"`
-	} `json:"spec"`
-}
 
 // deployments are the Deployments of a file, by name.
 func deployments(t *testing.T, file string) map[string]appsv1.Deployment {
@@ -52,57 +35,59 @@ func deployments(t *testing.T, file string) map[string]appsv1.Deployment {
 	return out
 }
 
-// TestTwoModelsFitOneGPU: the two models together request no more than one GPU with 80 GB has, and kerf-scheduler
-// places both on the same GPU.
+// TestTwoModelsFitOneGPU: in each recipe, the two models together request no more than one GPU with 80 GB has. The
+// scheduler prefers the same GPU for both.
 func TestTwoModelsFitOneGPU(t *testing.T) {
-	models := deployments(t, "deploy/recipes/two-models.yaml")
-	memory, percent := int64(0), int64(0)
-	for name, d := range models {
-		spec := d.Spec.Template.Spec
-		if spec.SchedulerName != "kerf-scheduler" || len(spec.Containers) != 1 ||
-			d.Spec.Template.Annotations[sharing.Domain+"/placement-policy"] != "pack" {
-			t.Errorf("%s: %+v", name, d.Spec.Template)
-			continue
+	for _, recipe := range []string{"two-models", "vllm", "sglang", "trtllm"} {
+		models := deployments(t, "deploy/recipes/"+recipe+".yaml")
+		memory, percent := int64(0), int64(0)
+		for name, d := range models {
+			pod := d.Spec.Template
+			if pod.Spec.SchedulerName != "kerf-scheduler" || len(pod.Spec.Containers) != 1 ||
+				pod.Annotations[sharing.Domain+"/placement-policy"] != "pack" ||
+				pod.Annotations[sharing.Domain+"/min-enforcement"] != "userspace" ||
+				!maps.Equal(pod.Labels, d.Spec.Selector.MatchLabels) {
+				t.Errorf("%s: %s: %+v", recipe, name, pod)
+				continue
+			}
+			limits := pod.Spec.Containers[0].Resources.Limits
+			m, p := limits[sharing.ResourceMemory], limits[sharing.ResourcePercent]
+			memory, percent = memory+m.Value(), percent+p.Value()
 		}
-		limits := spec.Containers[0].Resources.Limits
-		m, p := limits[sharing.ResourceMemory], limits[sharing.ResourcePercent]
-		memory, percent = memory+m.Value(), percent+p.Value()
-	}
-	if len(models) != 2 || memory == 0 || memory > 79 || percent == 0 || percent > 100 {
-		t.Errorf("%d models, %d GiB, %d percent", len(models), memory, percent)
+		if len(models) != 2 || memory == 0 || memory > 79 || percent == 0 || percent > 100 {
+			t.Errorf("%s: %d models, %d GiB, %d percent", recipe, len(models), memory, percent)
+		}
 	}
 }
 
-// TestAutoscalersScaleTheModel: HorizontalPodAutoscaler and ScaledObject decode strictly, and scale a Deployment of
-// the recipe.
+// TestAutoscalersScaleTheModel: HorizontalPodAutoscaler and ScaledObject scale a Deployment of the recipe, on the
+// metric that the adapter makes.
 func TestAutoscalersScaleTheModel(t *testing.T) {
 	models := deployments(t, "deploy/recipes/two-models.yaml")
-	var hpa autoscalingv2.HorizontalPodAutoscaler
-	if err := strict.UnmarshalStrict([]byte(read(t, "deploy/monitoring/autoscaling/hpa.yaml")), &hpa); err != nil {
+	hpa, err := autoscalerOf(read(t, "deploy/monitoring/autoscaling/hpa.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	target := models[hpa.Spec.ScaleTargetRef.Name]
-	if hpa.APIVersion != "autoscaling/v2" || hpa.Spec.ScaleTargetRef.Kind != target.Kind ||
-		hpa.Spec.ScaleTargetRef.APIVersion != target.APIVersion || hpa.Namespace != target.Namespace {
-		t.Errorf("%+v, %+v", hpa.Spec.ScaleTargetRef, target.ObjectMeta)
+	ref := hpa.Spec.ScaleTargetRef
+	target, known := models[ref.Name]
+	if !known || ref.Kind != target.Kind || ref.APIVersion != target.APIVersion || hpa.Namespace != target.Namespace {
+		t.Errorf("%+v, %+v", ref, target.ObjectMeta)
 	}
-	if m := hpa.Spec.Metrics; len(m) != 1 || m[0].Type != autoscalingv2.PodsMetricSourceType || m[0].Pods == nil ||
-		m[0].Pods.Target.Type != autoscalingv2.AverageValueMetricType ||
-		m[0].Pods.Target.AverageValue.MilliValue() != 700 {
+	m := hpa.Spec.Metrics
+	if len(m) != 1 || m[0].Pods.Target.AverageValue.MilliValue() != 700 ||
+		!strings.Contains(read(t, "deploy/monitoring/autoscaling/prometheus-adapter.yaml"),
+			"\n      as: "+m[0].Pods.Metric.Name+"\n") {
 		t.Errorf("%+v", m)
 	}
-	var keda scaledObject
-	if err := strict.UnmarshalStrict([]byte(read(t, "deploy/monitoring/autoscaling/keda.yaml")), &keda); err != nil {
+	keda, err := scaledObjectOf(read(t, "deploy/monitoring/autoscaling/keda.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	target = models[keda.Spec.ScaleTargetRef.Name]
-	if keda.APIVersion != "keda.sh/v1alpha1" || keda.Kind != "ScaledObject" || keda.Namespace != target.Namespace ||
-		target.Name == "" || keda.Spec.MinReplicaCount < 1 || keda.Spec.MaxReplicaCount <= keda.Spec.MinReplicaCount {
+	target, known = models[keda.Spec.ScaleTargetRef.Name]
+	trigger := keda.Spec.Triggers[0]
+	if !known || keda.Namespace != target.Namespace || trigger.MetricType != "Value" ||
+		trigger.Metadata["threshold"] != "0.7" {
 		t.Errorf("%+v", keda)
-	}
-	if x := keda.Spec.Triggers; len(x) != 1 || x[0].Type != "prometheus" || x[0].MetricType != "Value" ||
-		x[0].Metadata.ServerAddress == "" || x[0].Metadata.Threshold != "0.7" {
-		t.Errorf("%+v", x)
 	}
 }
 
@@ -114,7 +99,8 @@ var suggested = regexp.MustCompile(`kerf suggest gpu-memory-utilization (\d+)(Gi
 
 // TestMemoryFractions checks that each server of the recipes uses the fraction that kerf suggest prints.
 func TestMemoryFractions(t *testing.T) {
-	for file, servers := range map[string]int{"two-models": 2, "kserve-vllm": 1, "trtllm": 1} {
+	for file, servers := range map[string]int{"two-models": 2, "kserve-vllm": 1, "vllm": 2, "sglang": 2,
+		"trtllm": 2} {
 		found := suggested.FindAllStringSubmatch(read(t, "deploy/recipes/"+file+".yaml"), -1)
 		if len(found) != servers {
 			t.Errorf("%s.yaml has %d servers with their command, want %d", file, len(found), servers)

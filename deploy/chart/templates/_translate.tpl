@@ -60,7 +60,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       variables.kaiGPUs < 1 || variables.kaiGPUs > 64 ? 'gpu-fraction-num-devices is not a number of GPUs: write 1 to 64' :
       'gpu-fraction' in variables.notes && 'gpu-memory' in variables.notes ? 'gpu-fraction and gpu-memory cannot be given together: leave out one of them' :
       'gpu-fraction' in variables.notes && variables.kaiPercent == 0 ? 'gpu-fraction is not a fraction of a GPU: write a number above 0 and below 1, or request whole GPUs' :
-      'gpu-memory' in variables.notes && (variables.kaiMemory < 1 || variables.kaiMemory > 8589934592) ? 'gpu-memory is not an amount: write MiB as a whole number' :
+      'gpu-memory' in variables.notes && (variables.kaiMemory < 1 || variables.kaiMemory > 16777216) ? 'gpu-memory is not an amount: write MiB as a whole number' :
       !variables.slots.exists(s, s.name == variables.kaiName) ? 'gpu-fraction-container-name is none of the pod\'s containers' : ''
   # Who asks, and in whose words.
   - name: asking
@@ -96,7 +96,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       a.of.plain.size() == 1 ? (
       a.n < 1 || a.n > 64 ? a.of.plain[0] + ' is not a number of GPUs: write 1 to 64' :
       a.of.plain[0].startsWith('nvidia.com/mig-') ? (
-      !a.of.plain[0].matches('^nvidia[.]com/mig-[1-9][0-9]?g([.][1-9][0-9]{0,3}gb)?([.-][a-z][a-z0-9.]{0,31})?$') ? a.of.plain[0] + ' is not the name of a MIG profile' :
+      !a.of.plain[0].matches('^nvidia[.]com/mig-[1-9][0-9]?g([.][1-9][0-9]{0,3}gb)?([.-][a-z][a-z0-9.]{0,31})?$') || a.of.plain[0].endsWith('.shared') ? a.of.plain[0] + ' is not the name of a MIG profile' :
       a.n > 1 ? a.of.plain[0] + ' has no counterpart above 1: a program uses one MIG instance at a time; use as many containers' : '') :
 {{- if not .Values.admission.translate.gpuIsReplica }}
       a.of.plain[0] == 'nvidia.com/gpu' ? '' :
@@ -106,7 +106,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
 {{- else }}
       a.of.plain[0] + ' says no size: the chart\'s admission.translate.replicas is to say how many there were of a GPU') :
 {{- end }}
-      a.gpus < 0 || a.gpus > 64 || a.memory < 0 || a.memory > 8589934592 || a.share < 0 || a.share > 100 || a.cores < 0 || a.cores > 100 || a.priority < 0 || a.priority > 1 ?
+      a.gpus < 0 || a.gpus > 64 || a.memory < 0 || a.memory > 16777216 || a.share < 0 || a.share > 100 || a.cores < 0 || a.cores > 100 || a.priority < 0 || a.priority > 1 ?
       'has an amount that is none: MiB, percent and numbers of GPUs are whole numbers within their bounds' :
       a.priority == 1 ? 'nvidia.com/priority has no counterpart that a pod may write: priorities come from profiles' :
       a.gpus == 0 ? 'requests a part of a GPU, and no GPU' :

@@ -119,9 +119,11 @@ func TestExplainUtilizationRounds(t *testing.T) {
 // What the recipe and its page write is what the command says.
 func TestRecipesUseTheCommand(t *testing.T) {
 	typed := regexp.MustCompile(`kerf suggest gpu-memory-utilization ((\d+)GiB .*)`)
-	written := regexp.MustCompile(`--(?:gpu-memory-utilization|mem-fraction-static)=([0-9.]+)`)
+	written := regexp.MustCompile(`--(?:gpu-memory-utilization|mem-fraction-static|` +
+		`kv_cache_free_gpu_memory_fraction)=([0-9.]+)`)
 	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`)
-	for file, n := range map[string]int{"kserve-vllm.yaml": 1, "two-models.yaml": 2} {
+	for file, n := range map[string]int{"kserve-vllm.yaml": 1, "two-models.yaml": 2, "vllm.yaml": 2,
+		"sglang.yaml": 2, "trtllm.yaml": 2} {
 		text, err := os.ReadFile("../../../deploy/recipes/" + file)
 		if err != nil {
 			t.Fatal(err)

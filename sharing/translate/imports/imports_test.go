@@ -96,6 +96,18 @@ func TestParse(t *testing.T) {
 			"deviceSplitCount: 10\n  ld.so.preload: |\n    /usr/local/vgpu/libvgpu.so\n",
 			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
 			[]string{"data.ld.so.preload is left out: it has no config"}},
+		"HAMi's ConfigMap with each default": {"kind: ConfigMap\nmetadata: {name: d, namespace: n}\ndata:\n  " +
+			"device-config.yaml: |\n    nvidia: {resourceCountName: nvidia.com/gpu, resourceMemoryName: " +
+			"nvidia.com/gpumem, resourceMemoryPercentageName: nvidia.com/gpumem-percentage, resourceCoreName: " +
+			"nvidia.com/gpucores, resourcePriorityName: nvidia.com/priority, overwriteEnv: false, defaultMemory: 0, " +
+			"defaultCores: 0, defaultGPUNum: 1, preConfiguredDeviceMemory: 0, memoryFactor: 1, deviceSplitCount: 10, " +
+			"deviceMemoryScaling: 1, deviceCoreScaling: 1, gpuCorePolicy: default, libCudaLogLevel: 1, " +
+			"runtimeClassName: ''}\n    iluvatars: [{chipName: MR-V100}]\n    vnpus: {hamiVnpuCore: false}\n",
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			[]string{"iluvatars is left out", "vnpus is left out"}},
+		"a ConfigMap of HAMi's nodes": {"kind: ConfigMap\ndata:\n  config.json: |\n    {\"nodeconfig\": " +
+			"[{\"name\": \"a\", \"operatingmode\": \"hami-core\", \"devicememoryscaling\": 1, \"devicecorescaling\": 1}]}\n",
+			config.Spec{Pools: []config.Pool{node("a", config.ModeShared, libkerf)}}, nil},
 		"a ConfigMap of the GPU operator": {"kind: ConfigMap\ndata:\n  A100.40gb: |-\n    version: v1\n    sharing: " +
 			"{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n  whole: 'version: v1'\n",
 			config.Spec{Pools: []config.Pool{{Name: "a100-40gb", Mode: config.ModeShared, Backends: libkerf,

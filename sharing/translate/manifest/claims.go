@@ -143,14 +143,14 @@ func (w *walk) limitsLeft(docs []*yaml.Node) (out []string) {
 			all := append(list(get(n, "items")), n)
 			seen := map[*yaml.Node]bool{}
 			for _, one := range all {
-				out = append(out, w.limitsOf(one, seen)...)
+				out = append(out, w.limitsIn(one, seen)...)
 			}
 		}
 	}
 	return out
 }
 
-func (w *walk) limitsOf(n *yaml.Node, seen map[*yaml.Node]bool) (out []string) {
+func (w *walk) limitsIn(n *yaml.Node, seen map[*yaml.Node]bool) (out []string) {
 	in := objectOf(n, object{})
 	if unrelated(in, w.options.Namespace) || in.kind == "ConfigMap" {
 		return nil

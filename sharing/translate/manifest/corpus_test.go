@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -61,6 +63,45 @@ func corpus(t *testing.T, folder string, o manifest.Options) {
 		if err != nil || !bytes.Equal(again.Text, r.Text) || again.Changed != 0 {
 			t.Errorf("%s, a second time: %d changed, %v\n%s", in, again.Changed, err,
 				cmp.Diff(string(r.Text), string(again.Text)))
+		}
+	}
+}
+
+// gpuLine matches each line with a word that can request a GPU. A line with the comment "no request" does not.
+var gpuLine = regexp.MustCompile(`(?i)nvidia\\?\.com[/~]|(volcano|koordinator)\.sh/|(aliyun|nvshare|tencent)\.com/|` +
+	`/v?q?gpu|nvidia_visible_devices|gpu-(fraction|memory)|\bgpu\w*: |(request|limit)gpu|` +
+	`deviceclassname|org\.instaslice`)
+
+// noRequest matches lines of the corpus that need no name.
+var noRequest = regexp.MustCompile(`# (no request|translated)|kerf\.dev/|apiVersion|num-gpus|` +
+	`key: nvidia\.com/gpu, operator|gpu\.present|value: void|nic\.example|requestGPU: 0`)
+
+// TestNothingSilent checks that the messages name each line of a result that has the GPU word of another tool.
+func TestNothingSilent(t *testing.T) {
+	t.Parallel()
+	results, err := filepath.Glob("testdata/*.want.yaml")
+	if err != nil || len(results) < 10 {
+		t.Fatalf("%q, %v", results, err)
+	}
+	for _, name := range results {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := manifest.Translate(data, manifest.Options{Decimal: same})
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := strings.Join(r.Left, "\n")
+		at := func(line int) bool { return strings.Contains(named, fmt.Sprintf("line %d: ", line)) }
+		block := 0 // the line where the text of several lines begins, which has its name
+		for i, line := range strings.Split(string(data), "\n") {
+			if strings.HasSuffix(line, "|") || strings.HasSuffix(line, "|-") {
+				block = i + 1
+			}
+			if gpuLine.MatchString(line) && !noRequest.MatchString(line) && !at(i+1) && (i-block > 3 || !at(block)) {
+				t.Errorf("%s: no message names line %d: %s", name, i+1, line)
+			}
 		}
 	}
 }

@@ -211,5 +211,6 @@ func render(n *yaml.Node, isJSON bool) string {
 // plainKey is true for the keys of Kubernetes that the edits put.
 func plainKey(key string) bool {
 	return slices.Contains([]string{"annotations", "claims", "computeResources", claimName, "limits", "metadata",
-		"name", "resourceClaimName", "resourceClaimTemplateName", "resourceClaims", "resources"}, key)
+		"name", "requestGPUType", "resourceClaimName", "resourceClaimTemplateName", "resourceClaims", "resources",
+		"resourcesPerNode"}, key)
 }

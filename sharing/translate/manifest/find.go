@@ -48,13 +48,13 @@ type walk struct {
 	gpus map[*yaml.Node]int
 	// templates are the ResourceClaimTemplates that the result has in addition.
 	templates []template
-	// visible are requests by environment variable, by the container.
-	visible map[*yaml.Node]bool
+	// excused are environment variables of containers that request a GPU of Kerf.
+	excused map[*yaml.Node]bool
 }
 
 func newWalk(o Options) *walk {
 	return &walk{options: o, edits: newEdits(), seen: map[*yaml.Node]bool{}, taken: map[*yaml.Node]bool{},
-		shared: map[*yaml.Node]string{}, gpus: map[*yaml.Node]int{}, visible: map[*yaml.Node]bool{}}
+		shared: map[*yaml.Node]string{}, gpus: map[*yaml.Node]int{}, excused: map[*yaml.Node]bool{}}
 }
 
 func (w *walk) node(n *yaml.Node, in object, depth int) {
@@ -86,8 +86,14 @@ func (w *walk) node(n *yaml.Node, in object, depth int) {
 // unrelated is true for objects of other namespaces, and for those whose GPU words are no requests.
 func unrelated(in object, namespace string) bool {
 	switch in.kind {
-	case "CustomResourceDefinition", "Node", "NodePool", "NodeClaim", "Provisioner", "ClusterPolicy":
+	case "CustomResourceDefinition":
 		return true
+	case "Node":
+		return in.api == "v1"
+	case "NodePool", "NodeClaim", "Provisioner":
+		return strings.HasPrefix(in.api, "karpenter.")
+	case "ClusterPolicy":
+		return strings.HasPrefix(in.api, "nvidia.com/") // of the GPU operator, and not of Kyverno
 	}
 	return namespace != "" && in.namespace != "" && in.namespace != namespace
 }
@@ -122,6 +128,7 @@ func (w *walk) mapping(n *yaml.Node, in object) {
 		w.pod(p)
 	}
 	w.amount(n, in)
+	w.spark(n, in)
 	w.quota(n, in)
 }
 
@@ -141,7 +148,8 @@ func podOf(spec *yaml.Node, in object) pod {
 					p.containers = append(p.containers, containerOf(item, key, in))
 				}
 			}
-		case isMapping(e.value) && (key == "container" || key == "script" || hasResources(e.value)):
+		case isMapping(e.value) && (key == "container" || key == "script" || hasResources(e.value) ||
+			in.kind == "InferenceService" && hasModel(e.value)):
 			p.containers = append(p.containers, containerOf(e.value, key, in))
 		}
 	}
@@ -150,8 +158,10 @@ func podOf(spec *yaml.Node, in object) pod {
 
 func containerOf(n *yaml.Node, key string, in object) container {
 	c := container{name: scalar(get(n, "name")), init: key == "initContainers", node: n, resources: "resources"}
-	if isMapping(get(n, "computeResources")) { // Tekton
-		c.resources = "computeResources"
+	for _, other := range resourceKeys()[1:] {
+		if isMapping(get(n, other)) {
+			c.resources = other
+		}
 	}
 	switch {
 	case key == "steps":
@@ -166,8 +176,16 @@ func containerOf(n *yaml.Node, key string, in object) container {
 	return c
 }
 
+// resourceKeys are the keys of limits and requests: those of most objects, of Tekton, and of Kubeflow's TrainJob.
+func resourceKeys() []string { return []string{"resources", "computeResources", "resourcesPerNode"} }
+
+// hasModel is true for KServe's model and its older forms, whose runtime has a container.
+func hasModel(n *yaml.Node) bool {
+	return get(n, "modelFormat") != nil || get(n, "storageUri") != nil
+}
+
 func hasResources(n *yaml.Node) bool {
-	for _, key := range []string{"resources", "computeResources"} {
+	for _, key := range resourceKeys() {
 		if r := get(n, key); isMapping(get(r, "limits")) || isMapping(get(r, "requests")) {
 			return true
 		}

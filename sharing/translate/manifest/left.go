@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/translate"
 )
 
@@ -22,24 +23,23 @@ func unprefixed(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "requests."), "limits.")
 }
 
-// deviceClasses are the DRA classes of NVIDIA's driver and of HAMi.
-func deviceClasses() []string {
-	return []string{"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com", "hami-core-gpu.project-hami.io"}
-}
-
 const (
 	remedyDRA      = "request kerf.dev/gpu in the container's limits"
 	remedyClass    = "request class whole.kerf.dev or share.kerf.dev"
 	remedyResource = "write kerf.dev limits"
 	remedyClaim    = "write a ResourceClaimTemplate"
 	remedyLabel    = "nodes of Kerf do not have this label; use the annotation kerf.dev/gpu-model"
+	remedyText     = "translate the text separately"
 	remedyVisible  = "Kerf sets it to void without a request; write kerf.dev limits"
 )
 
 // remains finds the requests that stay.
 type remains struct {
 	namespace string
-	visible   map[*yaml.Node]bool
+	// excused are environment variables of containers that request a GPU of Kerf.
+	excused map[*yaml.Node]bool
+	// classes are the DeviceClasses of the file that select NVIDIA's GPUs.
+	classes map[string]bool
 	// claims has for each ResourceClaim and template of the file whether it requests a GPU.
 	claims map[string]bool
 	// remedyDRA and remedyResource are for claims, and for other requests.
@@ -50,40 +50,24 @@ type remains struct {
 
 // left has a sentence for each request that stays in a file.
 func (w *walk) left(docs []*yaml.Node) []string {
-	r := &remains{namespace: w.options.Namespace, visible: w.visible, claims: map[string]bool{},
-		seen: map[*yaml.Node]bool{}, remedyDRA: remedyDRA, remedyResource: remedyResource}
+	r := &remains{namespace: w.options.Namespace, excused: w.excused, claims: map[string]bool{},
+		classes: map[string]bool{}, seen: map[*yaml.Node]bool{}, remedyDRA: remedyDRA, remedyResource: remedyResource}
 	if w.options.ByClaim != nil {
 		r.remedyDRA, r.remedyResource = remedyClass, remedyClaim
 	}
 	for _, t := range w.templates {
 		r.claims[t.claim.Name()] = false
 	}
-	for _, doc := range docs {
-		for _, n := range doc.Content {
-			r.claim(n)
-			for _, item := range list(get(n, "items")) {
-				r.claim(item)
-			}
+	objects := objectsOf(docs)
+	for _, each := range []func(*yaml.Node){r.deviceClass, r.claim} {
+		for _, n := range objects {
+			each(n)
 		}
 	}
 	for _, doc := range docs {
 		r.node(doc, place{}, 0)
 	}
 	return r.out
-}
-
-// claim notes whether a ResourceClaim requests a GPU.
-func (r *remains) claim(n *yaml.Node) {
-	in := objectOf(n, object{})
-	if in.kind != "ResourceClaim" && in.kind != "ResourceClaimTemplate" {
-		return
-	}
-	r.claims[in.name] = r.claims[in.name] || false
-	words(n, 0, map[*yaml.Node]bool{}, func(scalar *yaml.Node) {
-		if slices.Contains(deviceClasses(), scalar.Value) {
-			r.claims[in.name] = true
-		}
-	})
 }
 
 // place is where in an object the search is.
@@ -120,16 +104,31 @@ func (r *remains) node(n *yaml.Node, p place, depth int) {
 	}
 }
 
-// value names a request in a value: a resource in a list, or a device class.
+// value names a request in a value: a resource in a list, a device class, or a request in a text.
 func (r *remains) value(n *yaml.Node, p place) {
-	switch {
-	case p.labels || p.annotations:
+	switch word := requestIn(n.Value, false); {
+	case p.labels:
+	case p.annotations && word != "":
+		r.say(p, n.Line, "text with "+word, remedyText)
+	case p.annotations:
 	case foreign(unprefixed(n.Value)):
 		r.say(p, n.Line, n.Value, r.remedyResource)
 	case slices.Contains(deviceClasses(), n.Value):
 		r.say(p, n.Line, "device class "+n.Value, r.remedyDRA)
+	case devicePath.MatchString(n.Value):
+		r.say(p, n.Line, n.Value+" gives a GPU without a request and", r.remedyResource)
+	case passthrough.MatchString(n.Value):
+		r.say(p, n.Line, n.Value+" can request a GPU and", r.remedyResource)
+	case word != "":
+		r.say(p, n.Line, "text with "+word, remedyText)
 	}
 }
+
+// devicePath is a device of NVIDIA, or a mount that has NVIDIA's container runtime add one.
+var devicePath = regexp.MustCompile(`^(/dev/nvidia[0-9]*|/var/run/nvidia-container-devices/.+)$`)
+
+// passthrough is a model of NVIDIA that KubeVirt gives to a virtual machine.
+var passthrough = regexp.MustCompile(`^nvidia\.com/[A-Z][\w-]*$`)
 
 func (r *remains) mapping(n *yaml.Node, p place, depth int) {
 	if in := objectOf(n, p.in); in != p.in {
@@ -138,65 +137,86 @@ func (r *remains) mapping(n *yaml.Node, p place, depth int) {
 	if unrelated(p.in, r.namespace) {
 		return
 	}
-	if r.visible[n] {
-		r.say(p, n.Line, "NVIDIA_VISIBLE_DEVICES", remedyVisible)
+	if isVisible(n) && !r.excused[n] {
+		r.say(p, n.Line, visibleDevices, remedyVisible)
 	}
+	r.runtimeClass(n, p)
 	r.resourceClaim(n, p)
+	r.className(n, p)
 	r.expression(n, p)
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+		key, value := deref(n.Content[i]), deref(n.Content[i+1])
 		at := p
 		at.path = strings.TrimPrefix(p.path+"."+key.Value, ".")
 		at.labels = p.labels || labelled(key.Value)
-		at.annotations = p.annotations || key.Value == "annotations"
-		switch {
-		case n == p.in.node && key.Value == "status":
+		at.annotations = p.annotations || strings.HasSuffix(strings.ToLower(key.Value), "annotations")
+		if n == p.in.node && key.Value == "status" || key.Value == lastApplied || r.entry(n, key, value, p, at) {
 			continue
-		case p.labels:
-			r.selector(key.Value, []string{scalar(value)}, key.Line, p)
-		case p.annotations && translate.OtherToolAnnotation(key.Value),
-			!p.annotations && foreign(unprefixed(key.Value)):
-			r.say(p, key.Line, key.Value, r.remedyResource)
-		case embedded(p, key.Value) && resourceWord.MatchString(scalar(value)):
-			r.say(at, key.Line, "text with "+resourceWord.FindString(value.Value), "translate the text separately")
-		case strings.HasPrefix(p.in.api, "run.ai/") && p.path == "spec" && strings.HasPrefix(key.Value, "gpu"):
-			r.say(at, key.Line, "Run:ai's request", "write a Job or Deployment with kerf.dev limits")
 		}
 		r.node(value, at, depth+1)
+	}
+}
+
+// lastApplied is an annotation with the object as it was. The next apply replaces it.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// entry names the request in one entry of a mapping. It is true if the search needs not go on below.
+func (r *remains) entry(n, key, value *yaml.Node, p, at place) bool {
+	switch word := requestIn(scalar(value), embedded(p, key.Value)); {
+	case p.labels:
+		r.selector(key.Value, []string{scalar(value)}, key.Line, p)
+	case p.annotations && translate.OtherToolAnnotation(key.Value),
+		!p.annotations && foreign(unprefixed(key.Value)):
+		r.say(p, key.Line, key.Value, r.remedyResource)
+	case p.annotations:
+	case translate.MaybeGPUResource(unprefixed(key.Value)) && some(value):
+		r.say(p, key.Line, key.Value+" can request a GPU and", r.remedyResource)
+	case embedded(p, key.Value) && word != "":
+		r.say(at, key.Line, "text with "+word, remedyText)
+		return true
+	case strings.HasPrefix(p.in.api, "run.ai/") && p.path == "spec" && strings.HasPrefix(key.Value, "gpu"):
+		r.say(at, key.Line, "Run:ai's request", "write a Job or Deployment with kerf.dev limits")
+	case key.Value == visibleDevices && !none(scalar(value)):
+		r.say(p, key.Line, visibleDevices, remedyVisible)
+	case sparkVendor.MatchString(key.Value) && scalar(value) == "nvidia.com":
+		r.say(p, key.Line, key.Value, r.remedyResource)
+	case own(n, key.Value, value, p.path):
+		r.say(at, key.Line, "request for a GPU", r.remedyResource)
+	}
+	return false
+}
+
+// runtimeClass names the runtime class of NVIDIA in a pod without a request: it gives each GPU that the image names.
+func (r *remains) runtimeClass(n *yaml.Node, p place) {
+	class := get(n, "runtimeClassName")
+	if !strings.HasPrefix(scalar(class), "nvidia") {
+		return
+	}
+	requests := get(n, "resourceClaims") != nil
+	for _, c := range append(list(get(n, "containers")), list(get(n, "initContainers"))...) {
+		for _, part := range []string{"limits", "requests"} {
+			for name := range texts(get(get(c, "resources"), part)) {
+				requests = requests || foreign(name) || strings.HasPrefix(name, sharing.Domain+"/")
+			}
+		}
+	}
+	if !requests {
+		r.say(p, class.Line, "runtimeClassName "+class.Value+" without a request", r.remedyResource)
 	}
 }
 
 // labelled is true for keys with labels, selectors and taints below.
 func labelled(key string) bool {
 	switch key {
-	case "labels", "nodeSelector", "matchLabels", "nodeLabels", "tolerations", "taints", "nodeTaints",
-		"matchExpressions":
+	case "labels", "selector", "tolerations", "taints", "nodeTaints", "matchExpressions":
 		return true
 	}
-	return false
+	return strings.HasSuffix(key, "Labels") || strings.HasSuffix(key, "Selector")
 }
-
-// resourceWord is the name of a foreign resource in a text.
-var resourceWord = regexp.MustCompile(`\b(nvidia\.com/(gpu|mig-)|volcano\.sh/v?gpu-)[a-z0-9.-]*`)
 
 // embedded is true for a text that is a manifest itself.
 func embedded(p place, key string) bool {
 	return key == "manifest" || key == "podSpecPatch" || p.in.kind == "ConfigMap" && p.path == "data"
-}
-
-// resourceClaim names a pod's ResourceClaim that requests a GPU, or that the file does not have.
-func (r *remains) resourceClaim(n *yaml.Node, p place) {
-	for _, key := range []string{"resourceClaimName", "resourceClaimTemplateName"} {
-		name := get(n, key)
-		if name == nil || name.Kind != yaml.ScalarNode {
-			continue
-		}
-		if gpu, known := r.claims[name.Value]; gpu {
-			r.say(p, name.Line, "ResourceClaim "+name.Value+" requests a GPU and", r.remedyDRA)
-		} else if !known {
-			r.say(p, name.Line, "ResourceClaim "+name.Value+" can request a GPU and", r.remedyDRA)
-		}
-	}
 }
 
 // expression names a match expression for a label that nodes of Kerf do not have.
@@ -217,14 +237,20 @@ func (r *remains) selector(key string, values []string, line int, p place) {
 	shared := slices.ContainsFunc(values, func(v string) bool {
 		return strings.HasSuffix(v, "-SHARED") || strings.Contains(v, "-MIG-")
 	})
-	switch key {
-	case "nvidia.com/gpu.product":
+	switch {
+	case key == "nvidia.com/gpu.product":
 		if shared {
 			r.say(p, line, key+" "+strings.Join(values, ","), remedyLabel)
 		}
-	case "nvidia.com/mps.capable", "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas",
-		"cloud.google.com/gke-gpu-sharing-strategy", "cloud.google.com/gke-max-shared-clients-per-gpu",
-		"cloud.google.com/gke-gpu-partition-size":
+	case slices.Contains(sharingLabels(), key), strings.HasPrefix(key, "nvidia.com/mig-"):
 		r.say(p, line, key, remedyLabel)
 	}
+}
+
+// sharingLabels are labels of nodes with another tool's GPU sharing or MIG.
+func sharingLabels() []string {
+	return []string{"nvidia.com/mps.capable", "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas",
+		"nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/mig.strategy",
+		"nvidia.com/device-plugin.config", "cloud.google.com/gke-gpu-sharing-strategy",
+		"cloud.google.com/gke-max-shared-clients-per-gpu", "cloud.google.com/gke-gpu-partition-size"}
 }

@@ -98,8 +98,17 @@ func decode(data []byte) (docs []*yaml.Node, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w (%w)", len(docs)+1, err, sharing.ErrInvalid)
 		}
+		if deeper(&doc, deepest) {
+			return nil, fmt.Errorf("document %d: %w", len(docs)+1, sharing.Invalid("the nesting", "",
+				"translate its parts separately", "has more than %d levels", deepest))
+		}
 		docs = append(docs, &doc)
 	}
+}
+
+// deeper is true if a tree has more levels.
+func deeper(n *yaml.Node, levels int) bool {
+	return levels < 0 || slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return deeper(c, levels-1) })
 }
 
 // written applies the edits to the text and to the trees, and proves that both say the same.
@@ -127,8 +136,8 @@ func written(data []byte, docs []*yaml.Node, e *edits) ([]byte, error) {
 	return out, nil
 }
 
-// deepest is how deep manifests are examined.
-const deepest = 64
+// deepest is how deep manifests can be nested.
+const deepest = 256
 
 // object names what a pod is found in.
 type object struct {

@@ -113,6 +113,12 @@ func TestRefusals(t *testing.T) {
 		!strings.Contains(err.Error(), "Pod b: ") || r.Text != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
+	const both = "kind: Pod\nmetadata: {name: a, annotations: {gpu-fraction: '0.5', gpu-memory: '1', " +
+		"gpu-fraction-limit: '1'}}\nspec: {containers: [{name: c}]}\n"
+	_, err = manifest.Translate([]byte(both), manifest.Options{Decimal: same})
+	if err == nil || strings.Count(err.Error()+"\n", "\n") != 2 || strings.Count(err.Error(), "Pod a: ") != 2 {
+		t.Errorf("two errors of one pod: %v", err)
+	}
 	if _, err := manifest.Translate([]byte("a: [b"), manifest.Options{Decimal: same}); !errors.Is(err,
 		sharing.ErrInvalid) {
 		t.Errorf("no YAML: %v", err)
@@ -135,6 +141,10 @@ func TestNoEdit(t *testing.T) {
 			"has no place for them"},
 		"a complex key": {"spec:\n  containers:\n  - resources:\n      limits:\n        ? nvidia.com/gpu\n" +
 			"        : 1\n        cpu: 1\n", "edit the manifests"},
+		"requests and limits": {"kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {requests: " +
+			"{nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 0}}}]}\n", "differs from its request 1"},
+		"too deep": {strings.Repeat("{a: ", 300) + "{resources: {limits: {nvidia.com/gpu: 1}}}" +
+			strings.Repeat("}", 300), "has more than 256 levels"},
 		"an anchor that becomes empty": {"spec:\n  containers:\n  - resources:\n      limits: &l\n        " +
 			"nvidia.com/gpu: 0\n", "edit the manifests"},
 	} {
@@ -154,6 +164,8 @@ func TestForms(t *testing.T) {
 			strings.ReplaceAll(head+"kerf.dev/gpu-memory-gib: \"1\"\n", "\n", "\r\n")},
 		"a byte order mark": {"\ufeff" + head + "nvidia.com/gpu: 1\n", "\ufeff" + head + "kerf.dev/gpu: \"1\"\n"},
 		"no last newline":   {head + "nvidia.com/gpu: 1", head + "kerf.dev/gpu: \"1\""},
+		"deep": {strings.Repeat("{a: ", 100) + "{resources: {limits: {nvidia.com/gpu: 1}}}" + strings.Repeat("}", 100),
+			strings.Repeat("{a: ", 100) + "{resources: {limits: {kerf.dev/gpu: \"1\"}}}" + strings.Repeat("}", 100)},
 		"quoted":            {head + "'nvidia.com/gpu': \"1\" # one\n", head + "kerf.dev/gpu: \"1\" # one\n"},
 		"an anchor and tag": {head + "nvidia.com/gpu: &one !!int 1\n", head + "kerf.dev/gpu: \"1\"\n"},
 		"wide characters": {"# é\nspec: {containers: [{name: 'é€', resources: {limits: {nvidia.com/gpu: 1}}}]}\n",

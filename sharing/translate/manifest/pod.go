@@ -17,22 +17,24 @@ import (
 
 // pod translates the requests of one pod.
 func (w *walk) pod(p pod) {
+	for _, c := range p.containers {
+		w.taken[c.node] = true
+	}
 	before := w.read(&p)
 	change, err := w.options.Pod(before)
 	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, err))
+		w.fail(p.in, err)
 		return
 	}
 	claims, err := w.claimsOf(before, change)
 	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, err))
+		w.fail(p.in, err)
 		return
 	}
 	if p.listed || !change.Empty() {
 		w.result.Pods++
 	}
 	for i, c := range p.containers {
-		w.taken[c.node] = true
 		name := before.Containers[i].Name
 		w.share(c, fmt.Sprint(change.Drop[name], change.Limits[name], claims.Of[name], claims.Same[name]))
 		w.environment(p, c, before.Containers[i], change)
@@ -78,18 +80,29 @@ func (w *walk) read(p *pod) translate.Pod {
 	}
 	names := map[string]bool{}
 	for _, c := range p.containers {
-		limits := map[string]string{}
-		for _, part := range []string{"requests", "limits"} { // a limit counts where both are there
-			for name, v := range texts(get(get(c.node, c.resources), part)) {
-				limits[name] = w.options.Decimal(v)
-			}
-		}
+		limits := w.limitsOf(p.in, c)
 		name := c.name
 		for i := 2; names[name]; i++ {
 			name = c.name + "#" + strconv.Itoa(i)
 		}
 		names[name] = true
 		out.Containers = append(out.Containers, translate.Container{Name: name, Limits: limits, Init: c.init})
+	}
+	return out
+}
+
+// limitsOf are the requests and limits of a container. Those of GPUs must be equal, as in the API server.
+func (w *walk) limitsOf(in object, c container) map[string]string {
+	out := map[string]string{}
+	for _, part := range []string{"requests", "limits"} {
+		for name, v := range texts(get(get(c.node, c.resources), part)) {
+			v = w.options.Decimal(v)
+			if was, known := out[name]; known && was != v && foreign(name) {
+				w.errs = append(w.errs, fmt.Errorf("%v: %w", in, sharing.Invalid("container "+c.name+": "+name, v,
+					"write the same amount in both", "differs from its request %s", was)))
+			}
+			out[name] = v
+		}
 	}
 	return out
 }
@@ -151,7 +164,19 @@ func (w *walk) annotate(p pod, change translate.Change) {
 	}
 }
 
-// environment names variables that give GPUs, and those that switched the old tool off.
+// visibleDevices is the variable that gives a container GPUs, without a request.
+const visibleDevices = "NVIDIA_VISIBLE_DEVICES"
+
+// isVisible is true for an environment variable that gives GPUs.
+func isVisible(variable *yaml.Node) bool {
+	return scalar(get(variable, "name")) == visibleDevices && !none(scalar(get(variable, "value")))
+}
+
+// none is true for a value of the variable that gives no GPU.
+func none(value string) bool { return slices.Contains([]string{"", "none", "void"}, value) }
+
+// environment excuses the variable that gives GPUs if the container requests them, and names those that switched the
+// old tool off.
 func (w *walk) environment(p pod, c container, before translate.Container, change translate.Change) {
 	given := len(change.Limits[before.Name]) > 0
 	for name := range before.Limits {
@@ -159,14 +184,25 @@ func (w *walk) environment(p pod, c container, before translate.Container, chang
 	}
 	for _, variable := range list(get(c.node, "env")) {
 		switch name, value := scalar(get(variable, "name")), scalar(get(variable, "value")); {
-		case name == "NVIDIA_VISIBLE_DEVICES" && !given && !slices.Contains([]string{"", "none", "void"}, value):
-			w.visible[variable] = true
+		case name == visibleDevices && given:
+			w.excused[variable] = true
 		case name == "CUDA_DISABLE_CONTROL" && value == "true" && given:
 			w.say(p.in, "container %s: CUDA_DISABLE_CONTROL no longer removes the cap", c.name)
 		case name == "GPU_CORE_UTILIZATION_POLICY" && given:
 			w.say(p.in, "container %s: GPU_CORE_UTILIZATION_POLICY has no effect: the pool sets the policy", c.name)
 		}
 	}
+}
+
+// fail notes each of several errors with its object.
+func (w *walk) fail(in object, err error) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range all.Unwrap() {
+			w.fail(in, one)
+		}
+		return
+	}
+	w.errs = append(w.errs, fmt.Errorf("%v: %w", in, err))
 }
 
 func (w *walk) say(in object, format string, args ...any) {

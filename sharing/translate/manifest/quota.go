@@ -4,42 +4,13 @@
 package manifest
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/translate"
 )
-
-// amount translates a resource that is written as a name and a quantity, as in a SparkApplication.
-func (w *walk) amount(n *yaml.Node, in object) {
-	name, quantity := get(n, "name"), get(n, "quantity")
-	if name == nil || quantity == nil || !foreign(scalar(name)) || w.options.ByClaim != nil {
-		return // the list of what stays has it
-	}
-	change, err := w.options.Pod(translate.Pod{Containers: []translate.Container{{Name: "main",
-		Limits: map[string]string{scalar(name): w.options.Decimal(scalar(quantity))}}}})
-	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", in, err))
-		return
-	}
-	if len(change.Limits["main"]) != 1 || len(change.Annotations) > 0 {
-		return // the list of what stays has it
-	}
-	w.result.Pods++
-	w.result.Changed++
-	w.changed = append(w.changed, in)
-	for key, value := range change.Limits["main"] {
-		w.edits.replace(name, bare("!!str", key))
-		w.edits.replace(quantity, bare("!!int", value))
-	}
-	for _, s := range change.Differences {
-		w.say(in, "%s", s)
-	}
-}
 
 // quotas are the kinds that bound the requests of others.
 func quotas() []string {
@@ -73,15 +44,22 @@ func (w *walk) quota(n *yaml.Node, in object) {
 
 // words calls a function for each scalar of a tree, also keys.
 func words(n *yaml.Node, depth int, seen map[*yaml.Node]bool, each func(*yaml.Node)) {
+	every(n, depth, seen, func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode {
+			each(n)
+		}
+	})
+}
+
+// every calls a function for each node of a tree.
+func every(n *yaml.Node, depth int, seen map[*yaml.Node]bool, each func(*yaml.Node)) {
 	n = deref(n)
 	if n == nil || seen[n] || depth > deepest {
 		return
 	}
 	seen[n] = true
-	if n.Kind == yaml.ScalarNode {
-		each(n)
-	}
+	each(n)
 	for _, c := range n.Content {
-		words(c, depth+1, seen, each)
+		every(c, depth+1, seen, each)
 	}
 }

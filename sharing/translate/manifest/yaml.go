@@ -98,7 +98,8 @@ func scalar(n *yaml.Node) string {
 func texts(n *yaml.Node) map[string]string {
 	out := map[string]string{}
 	for _, e := range entries(n) {
-		if _, known := out[e.key.Value]; !known && e.value != nil && e.value.Kind == yaml.ScalarNode {
+		if _, known := out[e.key.Value]; !known && e.value != nil && e.value.Kind == yaml.ScalarNode &&
+			e.value.ShortTag() != "!!null" {
 			out[e.key.Value] = e.value.Value
 		}
 	}
