@@ -106,7 +106,8 @@ func TestParse(t *testing.T) {
 			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
 			[]string{"iluvatars is left out", "vnpus is left out"}},
 		"a ConfigMap of HAMi's nodes": {"kind: ConfigMap\ndata:\n  config.json: |\n    {\"nodeconfig\": " +
-			"[{\"name\": \"a\", \"operatingmode\": \"hami-core\", \"devicememoryscaling\": 1, \"devicecorescaling\": 1}]}\n",
+			"[{\"name\": \"a\", \"operatingmode\": \"hami-core\", \"devicememoryscaling\": 1, " +
+			"\"devicecorescaling\": 1}]}\n",
 			config.Spec{Pools: []config.Pool{node("a", config.ModeShared, libkerf)}}, nil},
 		"a ConfigMap of the GPU operator": {"kind: ConfigMap\ndata:\n  A100.40gb: |-\n    version: v1\n    sharing: " +
 			"{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n  whole: 'version: v1'\n",

@@ -136,23 +136,24 @@ func sequence(items []*yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle, Content: items}
 }
 
-// limitsLeft has a sentence for each limit of Kerf that stays where pods request GPUs by claim.
-func (w *walk) limitsLeft(docs []*yaml.Node) (out []string) {
+// limitsLeft has a sentence for each limit of Kerf that stays where pods request GPUs by claim. An empty namespace
+// stands for all.
+func limitsLeft(docs []*yaml.Node, namespace string) (out []string) {
 	for _, doc := range docs {
 		for _, n := range doc.Content {
 			all := append(list(get(n, "items")), n)
 			seen := map[*yaml.Node]bool{}
 			for _, one := range all {
-				out = append(out, w.limitsIn(one, seen)...)
+				out = append(out, limitsIn(one, namespace, seen)...)
 			}
 		}
 	}
 	return out
 }
 
-func (w *walk) limitsIn(n *yaml.Node, seen map[*yaml.Node]bool) (out []string) {
+func limitsIn(n *yaml.Node, namespace string, seen map[*yaml.Node]bool) (out []string) {
 	in := objectOf(n, object{})
-	if unrelated(in, w.options.Namespace) || in.kind == "ConfigMap" {
+	if unrelated(in, namespace) || in.kind == "ConfigMap" {
 		return nil
 	}
 	words(n, 0, seen, func(scalar *yaml.Node) {

@@ -77,7 +77,7 @@ func Translate(data []byte, o Options) (Result, error) {
 	}
 	r.Left = w.left(docs)
 	if o.ByClaim != nil {
-		r.Left = append(r.Left, w.limitsLeft(docs)...)
+		r.Left = append(r.Left, limitsLeft(docs, w.options.Namespace)...)
 		if r.Text, err = withTemplates(r.Text, w.templates); err != nil {
 			return Result{}, err
 		}
