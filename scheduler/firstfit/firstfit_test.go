@@ -31,7 +31,7 @@ func labNodes() []cluster.Node {
 func drawPod(name string, draw *rand.Rand) simulate.Pod {
 	p := simulate.Pod{Name: name}
 	p.CPU = cluster.Milli(1000 + 100*draw.IntN(70))
-	p.Memory = sharing.Bytes(2+draw.IntN(14)) * sharing.GiB //nolint:gosec // a small number
+	p.Memory = sharing.Bytes(2+draw.IntN(14)) * sharing.GiB
 	switch draw.IntN(10) {
 	case 0: // CPU alone
 	case 1, 2:
@@ -67,12 +67,12 @@ func (l lab) choose(r cluster.Request) (cluster.Placement, bool, bool) {
 	return first, fits, true
 }
 
-// TestFirstFitIsKubeScheduler: the policy dra-firstfit of kerf-lab takes the node and the GPUs that kube-scheduler with
-// parallelism 1 takes, for each of 30 pods on 3 nodes. kube-scheduler decides by chance among nodes with equal points,
-// so that pods for which seeds of the policy differ are left out.
+// TestFirstFitIsKubeScheduler: for each of 30 pods on 3 nodes, dra-firstfit takes the node and the GPUs that
+// kube-scheduler with parallelism 1 takes. kube-scheduler decides by chance among nodes with equal points. So pods are
+// left out if seeds of the policy differ.
 func TestFirstFitIsKubeScheduler(t *testing.T) {
 	kube, policy := startScheduler(t, labNodes()), newLab(t)
-	draw := rand.New(rand.NewPCG(7, 30)) //nolint:gosec // no secret
+	draw := rand.New(rand.NewPCG(7, 30))
 	pods, rejected, drawn := 0, 0, 0
 	for ; pods < 30; drawn++ {
 		pod := drawPod(fmt.Sprintf("pod-%02d", pods), draw)

@@ -130,7 +130,7 @@ func amounts(cpu cluster.Milli, memory int64) corev1.ResourceList {
 }
 
 func (k *kube) add(n cluster.Node) {
-	has := amounts(n.CPU, int64(n.Memory)) //nolint:gosec // some GiB
+	has := amounts(n.CPU, int64(n.Memory))
 	has[corev1.ResourcePods] = *resource.NewQuantity(110, resource.DecimalSI)
 	must(k.client.CoreV1().Nodes().Create(k.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
 		Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}, metav1.CreateOptions{}))(k.T)
@@ -153,7 +153,7 @@ func (k *kube) wait(done func() bool) {
 // schedule creates a pod with its claim, and waits until it is bound or rejected. A rejected one is deleted.
 func (k *kube) schedule(p simulate.Pod) outcome {
 	k.Helper()
-	asks := corev1.ResourceRequirements{Requests: amounts(p.CPU, int64(p.Memory))} //nolint:gosec // some GiB
+	asks := corev1.ResourceRequirements{Requests: amounts(p.CPU, int64(p.Memory))}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: namespace, UID: types.UID("uid-" + p.Name)},
 		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName,

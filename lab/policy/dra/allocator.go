@@ -22,8 +22,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// allocator has kube-scheduler's allocator choose the GPUs of a node. It takes the first ones with room in the order of
-// the devices, so that its answer is kept for nodes whose GPUs are equal in use and room.
+// allocator has kube-scheduler's allocator choose the GPUs of a node: the first ones with room in the order of devices.
+// So its answer is kept for nodes whose GPUs are equal in use and room.
 type allocator struct {
 	classes map[string]*resourceapi.DeviceClass
 	cel     *cel.Cache

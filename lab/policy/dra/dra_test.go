@@ -18,7 +18,7 @@ import (
 )
 
 // TestAllocate: a share goes to a shared GPU before an empty one, in the order of the index. A whole GPU is an empty
-// one. Two shares are of two GPUs.
+// one. Two shares are of two GPUs. The order knows no amounts, so a tighter GPU may come later.
 func TestAllocate(t *testing.T) {
 	for _, tc := range []struct {
 		free  []cluster.Milli
@@ -27,7 +27,7 @@ func TestAllocate(t *testing.T) {
 		want  []int
 	}{
 		{[]cluster.Milli{1000, 1000}, 1, 300, []int{0}},
-		{[]cluster.Milli{1000, 700, 400}, 1, 300, []int{1}}, // the tightest is 2, but the order knows no amounts
+		{[]cluster.Milli{1000, 700, 400}, 1, 300, []int{1}},
 		{[]cluster.Milli{1000, 200, 400}, 1, 300, []int{2}},
 		{[]cluster.Milli{1000, 200, 0}, 1, 300, []int{0}},
 		{[]cluster.Milli{299, 200, 0}, 1, 300, nil},
@@ -47,7 +47,7 @@ func TestAllocate(t *testing.T) {
 
 // TestKept: an answer that is kept is what the allocator answers, and it fits if and only if the cluster says so.
 func TestKept(t *testing.T) {
-	draw := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+	draw := rand.New(rand.NewPCG(1, 2))
 	kept := newAllocator()
 	for range 400 {
 		n := cluster.Node{Name: "n", Memory: sharing.TiB}
