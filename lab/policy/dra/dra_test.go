@@ -105,8 +105,8 @@ func TestFirstFitGoesOn(t *testing.T) {
 	}
 }
 
-// TestPoints are the points of a node by hand. With both resources, 75% and 50% are free afterwards, 62% on average. The
-// deviation from balance falls from 100 to 87. A node without an amount of memory has points for CPU alone.
+// TestPoints are the points of a node by hand. With both resources, 75% and 50% are free afterwards, 62% on average.
+// The balance falls from 100 to 87. A node without an amount of memory has points for CPU alone.
 func TestPoints(t *testing.T) {
 	c := cluster.New([]cluster.Node{{CPU: 8000, Memory: 8 * sharing.GiB}, {CPU: 8000}}, cluster.Spread{})
 	r := cluster.Request{Memory: 4 * sharing.GiB, Shape: cluster.Shape{CPU: 2000}}
