@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/kerf-gpu/kerf/dra/resourceclaim"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
@@ -112,24 +113,6 @@ func claim() *resourceapi.ResourceClaim {
 	}
 }
 
-func TestClaimOf(t *testing.T) {
-	c := claimOf(claim())
-	if c.UID != uid || c.String() != "team/one" || !slices.Equal(c.Pods, []string{"uid-p"}) || len(c.Results) != 3 {
-		t.Fatalf("%+v", c)
-	}
-	first, second, third := c.Results[0], c.Results[1], c.Results[2]
-	if first.Memory != 10<<30 || first.Percent != 25 || first.ShareID != "share-1" ||
-		!first.StatesMemory || first.Admin {
-		t.Errorf("%+v", first)
-	}
-	if !second.StatesMemory || third.StatesMemory || !third.Admin || third.Memory != 0 {
-		t.Errorf("%+v, %+v", second, third)
-	}
-	if len(c.Configs) != 1 || !c.Configs[0].FromClass || string(c.Configs[0].Parameters) != "{}" {
-		t.Errorf("%+v", c.Configs)
-	}
-}
-
 // preparer answers with an error, or takes the claims.
 type preparer struct {
 	err      error
@@ -187,8 +170,9 @@ func TestStatus(t *testing.T) {
 	}
 	p.opt.Preparer = &preparer{}
 	p.opt.Grants = func() ([]dra.Granted, []sharing.GPUID) {
-		return []dra.Granted{{Requests: claimOf(c).ResourceRequests(), Level: sharing.LevelDriver, Active: true,
-				Caps: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu}, Memory: 10 * sharing.GiB, Percent: 25}}}},
+		return []dra.Granted{{Requests: resourceclaim.Of(c).ResourceRequests(), Level: sharing.LevelDriver,
+				Active: true, Caps: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu}, Memory: 10 * sharing.GiB,
+					Percent: 25}}}},
 			[]sharing.GPUID{gpu}
 	}
 	now = now.Add(time.Minute)
@@ -219,7 +203,7 @@ func TestStatusAfterRestart(t *testing.T) {
 	then := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c.Status.Devices = []resourceapi.AllocatedDeviceStatus{{Driver: dra.Driver, Pool: "node-1",
 		Device: dra.DeviceName(gpu, dra.KindShare), ShareID: &share, Conditions: []metav1.Condition{{
-			Type: conditionReady, Status: metav1.ConditionTrue, Reason: dra.ReasonReserved,
+			Type: dra.ConditionReady, Status: metav1.ConditionTrue, Reason: dra.ReasonReserved,
 			LastTransitionTime: metav1.NewTime(then)}}}}
 	for uids, want := range map[string]bool{uid: true, "another": false} {
 		client := fake.NewClientset(c)

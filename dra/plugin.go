@@ -4,12 +4,14 @@
 package dra
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/kerf-gpu/kerf/dra/resourceclaim"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
@@ -56,23 +59,33 @@ type Options struct {
 	Changed func() <-chan struct{}
 	// Grants are all grants by claims now, and the GPUs of the node.
 	Grants func() ([]dra.Granted, []sharing.GPUID)
-	Now    func() time.Time
+	// Condition receives why the plugin does not serve, and nil once it does. It may be called with a lock held.
+	Condition func(error)
+	Now       func() time.Time
 }
 
 // Plugin serves kubelet's DRA plugin API, and publishes ResourceSlices.
 type Plugin struct {
 	opt      Options
 	statuses statuses
+	failures failures
 	// prepared gets a value when the status of a claim may have changed.
 	prepared chan struct{}
-	// published is true once the devices of the node have been published.
+	// published is true once the library has devices of the node to publish.
 	published atomic.Bool
 }
 
 // New returns a Plugin.
-func New(opt Options) *Plugin { return &Plugin{opt: opt, prepared: make(chan struct{}, 1)} }
+func New(opt Options) *Plugin {
+	if opt.Condition == nil {
+		opt.Condition = func(error) {}
+	}
+	return &Plugin{opt: opt, prepared: make(chan struct{}, 1),
+		failures: failures{report: opt.Condition, noted: make(chan struct{}, 1)}}
+}
 
-// Published reports whether the devices of the node have been published since the start of Run.
+// Published reports whether any Run of this process has given the library devices to publish. The API server may not
+// have them yet; HandleError receives why.
 func (p *Plugin) Published() bool { return p.published.Load() }
 
 // Run serves until ctx ends. The ResourceSlices stay: kubelet removes them if the plugin does not come back.
@@ -81,7 +94,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("start DRA plugin: %w", err)
 	}
-	helper, err := kubeletplugin.Start(ctx, p, kubeletplugin.DriverName(dra.Driver),
+	p.failures.begin()
+	// Preparer needs the calls one after the other: a claim may else be unprepared while it is prepared.
+	helper, err := kubeletplugin.Start(ctx, p, kubeletplugin.DriverName(dra.Driver), kubeletplugin.Serialize(true),
 		kubeletplugin.KubeClient(p.opt.Client), kubeletplugin.NodeName(p.opt.Node),
 		kubeletplugin.RegistrarDirectoryPath(p.opt.Registry),
 		kubeletplugin.PluginDataDirectoryPath(dir))
@@ -89,26 +104,35 @@ func (p *Plugin) Run(ctx context.Context) error {
 		return fmt.Errorf("start DRA plugin: %w", err)
 	}
 	defer helper.Stop()
+	p.failures.serving()
+	ctx, cancel := context.WithCancel(ctx)
+	var statuses sync.WaitGroup
+	defer statuses.Wait()
+	defer cancel()
+	statuses.Go(func() { p.followStatuses(ctx) })
+	return p.followDevices(ctx, helper)
+}
+
+// followDevices publishes the devices of the node until ctx ends, or the library cannot go on.
+func (p *Plugin) followDevices(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var pace dra.PublishLimiter
 	for {
 		changed := p.opt.Changed()
 		wait, err := p.publish(ctx, helper, &pace)
-		switch {
-		case ctx.Err() != nil:
-			return nil // The agent is stopping.
-		case err != nil:
+		if err != nil && ctx.Err() == nil { // else the agent is stopping
 			return err
 		}
-		p.restore(ctx)
-		p.writeStatus(ctx)
-		if !p.await(ctx, changed, wait) {
+		if !p.await(ctx, changed, p.failures.noted, wait) {
 			return nil
+		}
+		if err := p.failures.fatal(); err != nil {
+			return err
 		}
 	}
 }
 
-// publish publishes the devices of the node if they have changed. It returns how long to wait until it may do so; 0
-// means that there is nothing to publish.
+// publish publishes the devices of the node if they have changed, or if the last publication failed. It returns how
+// long to wait until it is called again without a change; 0 means until the next change.
 func (p *Plugin) publish(ctx context.Context, helper *kubeletplugin.Helper, pace *dra.PublishLimiter) (time.Duration,
 	error) {
 	devices, known := p.opt.Devices()
@@ -116,34 +140,38 @@ func (p *Plugin) publish(ctx context.Context, helper *kubeletplugin.Helper, pace
 		return 0, nil
 	}
 	now := p.opt.Now()
-	due, wait := pace.Next(devices, now)
-	if !due {
-		return wait, nil
+	again, later := p.failures.next(now)
+	if due, wait := pace.Next(devices, now); !due && !again {
+		return cmp.Or(wait, later), nil
 	}
 	if err := helper.PublishResources(ctx, Resources(p.opt.Node, devices)); err != nil {
 		return 0, fmt.Errorf("publish ResourceSlices: %w", err)
 	}
 	pace.Published(devices, now)
+	p.failures.published(now)
 	p.published.Store(true)
 	p.opt.Log.Info("published ResourceSlices", "devices", len(devices))
-	return 0, nil
+	_, later = p.failures.next(now)
+	return later, nil
 }
 
-// await waits for a change, or for a time that is not 0. It returns false if ctx ended.
-func (p *Plugin) await(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
+// await waits for a change, for a word of woken, or for a time that is not 0. It returns false if ctx ended.
+func (p *Plugin) await(ctx context.Context, changed, woken <-chan struct{}, wait time.Duration) bool {
 	var due <-chan time.Time
 	if wait > 0 {
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		due = t.C
-		changed = nil // only the timer ends this wait
+		if wait <= dra.MinInterval {
+			changed = nil // The next publication has to wait.
+		}
 	}
 	select {
 	case <-ctx.Done():
 		return false
 	case <-changed:
 	case <-due:
-	case <-p.prepared:
+	case <-woken:
 	}
 	settle := time.NewTimer(settleTime)
 	defer settle.Stop()
@@ -162,7 +190,7 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 	defer cancel()
 	var all []dra.Claim
 	for _, c := range claims {
-		all = append(all, claimOf(c))
+		all = append(all, resourceclaim.Of(c))
 	}
 	err := p.opt.Preparer.Prepare(ctx, all)
 	p.statuses.prepared(all, err)
@@ -212,10 +240,12 @@ func (p *Plugin) UnprepareResourceClaims(_ context.Context, claims []kubeletplug
 	return out, nil
 }
 
-// HandleError implements kubeletplugin.DRAPlugin. It logs: kubelet and the API server are asked again.
+// HandleError implements kubeletplugin.DRAPlugin. It sets the condition of the node. Run ends with an error from which
+// the library does not recover.
 func (p *Plugin) HandleError(_ context.Context, err error, msg string) {
 	p.opt.Log.Error("DRA plugin failed", "operation", msg, "error", err,
 		"recoverable", errors.Is(err, kubeletplugin.ErrRecoverable))
+	p.failures.note(fmt.Errorf("%s: %w", msg, err), p.opt.Now())
 }
 
 // WatchHealthStatus implements kubeletplugin.DRAPlugin.

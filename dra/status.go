@@ -19,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
 	applyresource "k8s.io/client-go/applyconfigurations/resource/v1"
 
+	"github.com/kerf-gpu/kerf/dra/resourceclaim"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
@@ -29,17 +31,15 @@ import (
 const (
 	// statusTime bounds one write of a claim's status.
 	statusTime = 5 * time.Second
-	// conditionReady is the type of the condition of a device.
-	conditionReady = "Ready"
 )
 
 // statuses remembers the claims of this process and what their status says, so that it writes only changes.
 type statuses struct {
 	mu     sync.Mutex
 	claims map[string]known
-	// failing is true while the API server rejects what is written. Only writeStatus uses it.
+	// failing is true while the API server rejects what is written. Only the loop of statuses uses it.
 	failing bool
-	// restored is true once the claims that were prepared before this process are known. Only restore uses it.
+	// restored is true once the claims that were prepared before this process are known. Only that loop uses it.
 	restored bool
 }
 
@@ -78,6 +78,19 @@ func (s *statuses) found(c dra.Claim, written []dra.DeviceStatus, since []time.T
 	}
 }
 
+// followStatuses writes the statuses of claims until ctx ends. Its loop is separate: the API server may let each
+// write wait, and the taints of a faulty GPU must not wait for that.
+func (p *Plugin) followStatuses(ctx context.Context) {
+	for {
+		changed := p.opt.Changed()
+		p.restore(ctx)
+		p.writeStatus(ctx)
+		if !p.await(ctx, changed, p.prepared, 0) {
+			return
+		}
+	}
+}
+
 // restore reads the claims of grants that an earlier process reserved. kubelet does not prepare them again. What fails
 // is tried again at the next change.
 func (p *Plugin) restore(ctx context.Context) {
@@ -95,7 +108,7 @@ func (p *Plugin) restore(ctx context.Context) {
 		case err != nil:
 			errs = append(errs, err)
 		case slices.Contains(ref.UIDs, string(c.UID)):
-			claim := claimOf(c)
+			claim := resourceclaim.Of(c)
 			written, since := writtenOf(c, claim)
 			p.statuses.found(claim, written, since)
 		}
@@ -119,7 +132,7 @@ func writtenOf(c *resourceapi.ResourceClaim, claim dra.Claim) (written []dra.Dev
 			if d.Driver != dra.Driver || d.Pool != r.Pool || d.Device != r.Device || share != r.ShareID {
 				continue
 			}
-			if c := meta.FindStatusCondition(d.Conditions, conditionReady); c != nil {
+			if c := meta.FindStatusCondition(d.Conditions, dra.ConditionReady); c != nil {
 				one.Ready, at = c.Status == metav1.ConditionTrue, c.LastTransitionTime.Time
 			}
 		}
@@ -215,14 +228,16 @@ func (p *Plugin) apply(ctx context.Context, k known) error {
 		}
 		d := applyresource.AllocatedDeviceStatus().WithDriver(dra.Driver).WithPool(s.Pool).WithDevice(s.Device).
 			WithData(runtime.RawExtension{Raw: raw}).
-			WithConditions(applymeta.Condition().WithType(conditionReady).WithStatus(ready).WithReason(s.Reason).
+			WithConditions(applymeta.Condition().WithType(dra.ConditionReady).WithStatus(ready).WithReason(s.Reason).
 				WithMessage(s.Message).WithLastTransitionTime(metav1.NewTime(k.since[i])))
 		if s.ShareID != "" {
 			d = d.WithShareID(s.ShareID)
 		}
 		status = status.WithDevices(d)
 	}
-	claim := applyresource.ResourceClaim(k.claim.Name, k.claim.Namespace).WithStatus(status)
+	// With the UID, the API server rejects the status for a claim that was made again under the same name.
+	claim := applyresource.ResourceClaim(k.claim.Name, k.claim.Namespace).WithUID(types.UID(k.claim.UID)).
+		WithStatus(status)
 	_, err := p.opt.Client.ResourceV1().ResourceClaims(k.claim.Namespace).ApplyStatus(ctx, claim,
 		metav1.ApplyOptions{FieldManager: dra.Driver, Force: true})
 	if err != nil {

@@ -20,22 +20,40 @@ import (
 // Claims writes the spec of kerf.dev/claim with a device for each request of a ResourceClaim, and no other; without
 // requests, there is no spec. A device brings the hook with the request. It does not bring a GPU: as for the device
 // plugin, the NRI plugin adds that for the container that has the grant. Errors are those of Install, and
-// sharing.ErrInvalid for what is no request of a ResourceClaim.
+// sharing.ErrInvalid for what is no request of a ResourceClaim. Reconcile restores what Claims wrote last.
 func (k *Manager) Claims(asks []sharing.ResourceRequest) error {
-	if len(asks) == 0 {
-		err := os.Remove(filepath.Join(k.own, fileName(sharing.CDIClaim)))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	var f File
+	if len(asks) > 0 {
+		var err error
+		if f, err = claimsFile(asks, k.hook); err != nil {
+			return err
 		}
-		return nil
 	}
-	f, err := claimsFile(asks, k.hook)
-	if err != nil {
-		return err
-	}
-	_, err = Install(k.own, []File{f})
+	k.claims = &f
+	_, err := k.keepClaims()
 	return err
 }
+
+// keepClaims makes the spec as Claims wrote it last. Until its first call, the spec of an earlier process stays.
+func (k *Manager) keepClaims() (written []string, err error) {
+	defer func() { k.claimsLook = looks(k.claimsPath()) }()
+	switch {
+	case k.claims == nil:
+		return nil, nil
+	case k.claims.Name != "":
+		return Install(k.own, []File{*k.claims})
+	}
+	switch err := os.Remove(k.claimsPath()); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("remove cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return []string{fileName(sharing.CDIClaim)}, nil
+}
+
+// claimsPath is the spec of the ResourceClaims.
+func (k *Manager) claimsPath() string { return filepath.Join(k.own, fileName(sharing.CDIClaim)) }
 
 // claimsFile makes the spec. It is pure.
 func claimsFile(asks []sharing.ResourceRequest, h Hook) (File, error) {

@@ -61,3 +61,44 @@ func TestClaims(t *testing.T) {
 		t.Errorf("an amount: %v", err)
 	}
 }
+
+// TestClaimsAreRestored: Reconcile makes the spec of ResourceClaims again after someone removed or edited it.
+func TestClaimsAreRestored(t *testing.T) {
+	k, own, _ := newKept(t)
+	path := filepath.Join(own, "kerf.dev-claim.json")
+	reconcile := func(what string, want ...string) {
+		t.Helper()
+		if got, err := k.Reconcile(small, node); err != nil || !slices.Equal(got.Written, want) {
+			t.Errorf("%s: wrote %q, want %q (%v)", what, got.Written, want, err)
+		}
+	}
+	if _, err := k.Reconcile(small, node); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Claims([]sharing.ResourceRequest{sharing.ClaimRequest("11111111-0000-4000-8000-000000000000",
+		"gpu")}); err != nil {
+		t.Fatal(err)
+	}
+	want := mustRead(t, path)
+	for what, harm := range map[string]func() error{
+		"removed": func() error { return os.Remove(path) },
+		"edited":  func() error { return os.WriteFile(path, slices.Repeat([]byte(" "), len(want)), 0o644) },
+	} {
+		reconcile("before " + what)
+		reconcile("before " + what)
+		if err := harm(); err != nil {
+			t.Fatal(err)
+		}
+		reconcile(what, "kerf.dev-claim.json")
+		if got := mustRead(t, path); !slices.Equal(got, want) {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	if err := errors.Join(k.Claims(nil), os.WriteFile(path, want, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	reconcile("without claims", "kerf.dev-claim.json")
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without claims, the spec is left: %v", err)
+	}
+}

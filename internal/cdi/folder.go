@@ -93,7 +93,7 @@ func declares(data []byte) (kind string, found bool) {
 // can be written without a difference here.
 func (k *Manager) look(m Maxima, gpus []sharing.GPU) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%+v", m)
+	fmt.Fprintf(&b, "%+v claims %t", m, looks(k.claimsPath()) == k.claimsLook)
 	for _, g := range gpus {
 		fmt.Fprintf(&b, " %q %d %d %t", g.UUID, g.Index, g.Minor, g.MIG)
 	}
@@ -101,8 +101,8 @@ func (k *Manager) look(m Maxima, gpus []sharing.GPU) (string, error) {
 	return b.String(), err
 }
 
-// lookInto describes the folders. It leaves out the spec of the MIG instances while that is as Instances wrote it. That
-// spec changes with each created instance, and nothing else depends on it.
+// lookInto describes the folders. It leaves out the specs of MIG instances and ResourceClaims while they are as the
+// manager wrote them. They change with each instance and claim, and nothing else depends on them.
 func (k *Manager) lookInto(b *strings.Builder, dirs []string) error {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
@@ -113,7 +113,7 @@ func (k *Manager) lookInto(b *strings.Builder, dirs []string) error {
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			text := looks(path)
-			if path == k.migFile() && text == k.mig {
+			if path == k.migFile() && text == k.mig || path == k.claimsPath() && text == k.claimsLook {
 				continue
 			}
 			fmt.Fprintf(b, " %q %s %s", e.Name(), e.Type(), text)

@@ -31,6 +31,9 @@ type Manager struct {
 	kept Reconciled
 	// mig is what Instances has left of its file.
 	mig string
+	// claims is what Claims wants of its file, nil before its first call, and claimsLook what was left of it.
+	claims     *File
+	claimsLook string
 	// from are the specs that were found when the folders looked so.
 	from     []SourceSpec
 	fromLook string
@@ -50,9 +53,9 @@ func NewManager(own string, dirs []string, h Hook) *Manager {
 	return &Manager{own: own, dirs: dirs, hook: h}
 }
 
-// Reconcile makes the static specs for amounts up to m and for all earlier amounts, and the devices of the GPUs. With a
-// conflict (see Conflicts) it writes nothing. The errors are those of Conflicts, Static, Install, Source and Derive.
-// If only the GPUs' specs are missing, it writes the static specs.
+// Reconcile makes the static specs for amounts up to m and for all earlier amounts, and the devices of the GPUs. It
+// restores the spec that Claims wrote. With a conflict (see Conflicts) it writes nothing. The errors are those of
+// Conflicts, Static, Install, Source and Derive. If only the GPUs' specs are missing, it writes the static specs.
 func (k *Manager) Reconcile(m Maxima, gpus []sharing.GPU) (Reconciled, error) {
 	seen, err := k.look(m, gpus)
 	if err != nil {
@@ -86,6 +89,11 @@ func (k *Manager) keep(m Maxima, gpus []sharing.GPU) (Reconciled, error) {
 	k.most = k.most.Union(m)
 	var kept Reconciled
 	if kept.Written, err = Install(k.own, static); err != nil {
+		return kept, err
+	}
+	claims, err := k.keepClaims()
+	kept.Written = append(kept.Written, claims...)
+	if err != nil {
 		return kept, err
 	}
 	from, err := k.source()

@@ -35,16 +35,15 @@ func (s *Server) answer(f func(asked) (any, error)) func(http.ResponseWriter, *h
 	return func(w http.ResponseWriter, r *http.Request, v *auth.Viewer) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 		defer cancel()
-		select {
-		case s.questions <- struct{}{}:
-			defer func() { <-s.questions }()
-		case <-ctx.Done():
+		scope, err := s.scope(ctx, v)
+		if err != nil {
+			refuse(w, err)
 			return
 		}
-		scope, err := s.scope(ctx, v)
-		var value any
-		if err == nil {
-			value, err = f(asked{r.WithContext(ctx), v, scope})
+		value, err := f(asked{r.WithContext(ctx), v, scope})
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("answer in %v: the console is busy, or waits for another server; try again later: %w",
+				answerTime, sharing.ErrUnavailable)
 		}
 		code := http.StatusOK
 		if err != nil {
@@ -55,10 +54,24 @@ func (s *Server) answer(f func(asked) (any, error)) func(http.ResponseWriter, *h
 			http.Error(w, "the answer cannot be encoded", http.StatusInternalServerError)
 			return
 		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(code)
 		_, _ = w.Write(body)
+	}
+}
+
+// within calls f while it has one of the slots. F reads no request and writes no answer, so that no slow viewer keeps
+// a slot.
+func within[T any](a asked, slots chan struct{}, f func() (T, error)) (T, error) {
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+		return f()
+	case <-a.Context().Done():
+		var none T
+		return none, a.Context().Err()
 	}
 }
 
@@ -79,11 +92,13 @@ func (s *Server) me(a asked) (any, error) {
 }
 
 func (s *Server) advice(a asked) (any, error) {
-	advice, ok, err := s.hub.Advice(a.FormValue("pod"), a.scope)
-	if err == nil && !ok {
-		err = fmt.Errorf("advise: there is no such pod: %w", sharing.ErrNotFound)
-	}
-	return advice, err
+	return within(a, s.questions, func() (any, error) {
+		advice, ok, err := s.hub.Advice(a.FormValue("pod"), a.scope)
+		if err == nil && !ok {
+			err = fmt.Errorf("advise: there is no such pod: %w", sharing.ErrNotFound)
+		}
+		return advice, err
+	})
 }
 
 // mostHours bounds the time of a report.
@@ -111,13 +126,15 @@ func (s *Server) teams(a asked) (any, error) {
 	if err := errors.Join(err, usage.CheckKeys("by", by)); err != nil {
 		return nil, err
 	}
-	parts, prices, err := s.o.Source.Usage(a.Context(), since, by)
-	if err != nil {
-		return nil, err
-	}
-	parts = slices.DeleteFunc(parts, func(p usage.Part) bool { return !a.scope.Sees(p.Labels["namespace"]) })
-	return map[string]any{"by": by[0], "currency": prices.Currency,
-		"rows": usage.Report(parts, by, prices.Of, prices.PerKWh)}, nil
+	return within(a, s.reads, func() (any, error) {
+		parts, prices, err := s.o.Source.Usage(a.Context(), since, by)
+		if err != nil {
+			return nil, err
+		}
+		parts = slices.DeleteFunc(parts, func(p usage.Part) bool { return !a.scope.Sees(p.Labels["namespace"]) })
+		return map[string]any{"by": by[0], "currency": prices.Currency,
+			"rows": usage.Report(parts, by, prices.Of, prices.PerKWh)}, nil
+	})
 }
 
 // history is the usage of a GPU over time, for every viewer: it has totals of the GPU, and no name of a tenant.
@@ -126,8 +143,10 @@ func (s *Server) history(a asked) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, err := s.o.Source.History(a.Context(), a.FormValue("gpu"), since)
-	return map[string]any{"points": points}, err
+	return within(a, s.reads, func() (any, error) {
+		points, err := s.o.Source.History(a.Context(), a.FormValue("gpu"), since)
+		return map[string]any{"points": points}, err
+	})
 }
 
 func (s *Server) events(a asked) (any, error) {
@@ -135,13 +154,24 @@ func (s *Server) events(a asked) (any, error) {
 	if !a.scope.Sees(namespace) || namespace == "" || pod == "" || strings.Contains(pod, ",") {
 		return nil, fmt.Errorf("list events: there is no such pod: %w", sharing.ErrNotFound)
 	}
-	events, err := s.o.Source.Events(a.Context(), namespace, pod)
-	return map[string]any{"events": events}, err
+	if a.viewer.Events == nil {
+		return nil, fmt.Errorf("list events: may not list events: %w", sharing.ErrDenied)
+	}
+	switch may, err := a.viewer.Events(a.Context(), namespace); {
+	case err != nil:
+		return nil, err
+	case !may:
+		return nil, fmt.Errorf("list events: may not list events in namespace %s: %w", namespace, sharing.ErrDenied)
+	}
+	return within(a, s.reads, func() (any, error) {
+		events, err := s.o.Source.Events(a.Context(), namespace, pod)
+		return map[string]any{"events": events}, err
+	})
 }
 
 // config is the applied config with its names, for a viewer of everything.
 func (s *Server) config(a asked) (any, error) {
-	_, _, c := s.hub.Reports()
+	c := s.hub.Config()
 	out := struct {
 		Known    bool     `json:"known"`
 		Text     string   `json:"text,omitempty"`
@@ -176,15 +206,16 @@ func (s *Server) compare(a asked) (any, error) {
 		return nil, err
 	}
 	files := []config.File{{Name: "sharing.yaml", Data: []byte(in.Text)}}
-	c, err := config.DecodeFiles(files...)
-	checked := whatif.Check(err)
-	if err != nil {
-		return checked, nil //nolint:nilerr // the errors are the answer
+	var c config.Config
+	checked, err := within(a, s.questions, func() (whatif.Checked, error) {
+		var err error
+		c, err = config.DecodeFiles(files...)
+		return whatif.Check(err), nil // the errors are the answer
+	})
+	if err != nil || !checked.Valid || !a.scope.All { // a plan names the pods that it waits for
+		return checked, err
 	}
-	if !a.scope.All {
-		return checked, nil // a plan names the pods that it waits for
-	}
-	checked.Plan, err = s.o.Source.Plan(a.Context(), c, files)
+	checked.Plan, err = within(a, s.reads, func() (any, error) { return s.o.Source.Plan(a.Context(), c, files) })
 	return checked, err
 }
 
@@ -193,13 +224,14 @@ func (s *Server) whatIf(a asked) (any, error) {
 	if err := decode(a, &q); err != nil {
 		return nil, err
 	}
-	nodes, pods := s.hub.Live()
-	_, _, c := s.hub.Reports()
-	answer, err := whatif.Evaluate(nodes, pods, c, q)
-	if err == nil && !a.scope.All {
-		answer = answer.Without(a.scope.Sees)
-	}
-	return answer, err
+	return within(a, s.questions, func() (any, error) {
+		nodes, pods := s.hub.Live()
+		answer, err := whatif.Evaluate(nodes, pods, s.hub.Config(), q)
+		if err == nil && !a.scope.All {
+			answer = answer.Without(a.scope.Sees)
+		}
+		return answer, err
+	})
 }
 
 func decode(a asked, into any) error {

@@ -26,18 +26,23 @@ import (
 	"github.com/kerf-gpu/kerf/internal/console/source"
 	"github.com/kerf-gpu/kerf/internal/console/stream"
 	"github.com/kerf-gpu/kerf/internal/console/web"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 const (
 	// readTime bounds the time of a request's header and body.
 	readTime = 10 * time.Second
-	// answerTime bounds an answer that is no stream.
+	// answerTime bounds the time to find an answer that is no stream, and writeTime the time to send it.
 	answerTime = 2 * time.Minute
+	writeTime  = 30 * time.Second
 	// stopTime is how long answers may take after a stop.
 	stopTime = 3 * time.Second
 	// maxHeader and maxBody bound a request, in bytes.
 	maxHeader = 96 << 10
 	maxBody   = 2 << 20
+	// maxQuestions bounds the answers that are computed at a time, and maxReads those that wait for another server.
+	maxQuestions = 2
+	maxReads     = 8
 )
 
 // policy is the content security policy. Trusted types forbid scripts to write HTML.
@@ -61,13 +66,14 @@ type Options struct {
 type Server struct {
 	o   Options
 	hub *stream.Broadcaster
-	// questions bounds the answers that are computed at a time.
-	questions chan struct{}
+	// questions and reads have a slot for each answer at a time.
+	questions, reads chan struct{}
 }
 
 // New makes a Server.
 func New(o Options) *Server {
-	return &Server{o: o, hub: stream.NewBroadcaster(time.Now), questions: make(chan struct{}, 2)}
+	return &Server{o: o, hub: stream.NewBroadcaster(time.Now), questions: make(chan struct{}, maxQuestions),
+		reads: make(chan struct{}, maxReads)}
 }
 
 // Broadcaster is the server's state.
@@ -183,14 +189,27 @@ func (s *Server) viewed(h func(http.ResponseWriter, *http.Request, *auth.Viewer)
 	}
 }
 
-// stream sends the state and its deltas.
+// stream sends the state and its deltas. A viewer whose rights ended gets an answer that a browser does not retry.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, v *auth.Viewer) {
+	if _, err := s.scope(r.Context(), v); err != nil {
+		refuse(w, err)
+		return
+	}
 	err := s.hub.Serve(w, r, func(ctx context.Context) (model.Scope, error) { return s.scope(ctx, v) })
-	if err != nil {
+	if err != nil && !errors.Is(err, sharing.ErrDenied) { // a session that ends is no failure
 		s.o.Log.Warn("failed to stream the state", "viewer", v.Name, "error", err)
 	}
 }
 
 func (s *Server) scope(ctx context.Context, v *auth.Viewer) (model.Scope, error) {
 	return v.Scope(ctx, s.hub.Namespaces())
+}
+
+// refuse answers a viewer whose scope cannot be found.
+func refuse(w http.ResponseWriter, err error) {
+	code := http.StatusServiceUnavailable
+	if errors.Is(err, sharing.ErrDenied) {
+		code = http.StatusUnauthorized
+	}
+	http.Error(w, err.Error(), code)
 }

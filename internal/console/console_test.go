@@ -27,7 +27,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
-// users are viewers by the header User: admin sees all, others their namespace.
+// users are viewers by the header User: admin sees all, others their namespace. User blind sees no events. The scope of
+// expired and unknown cannot be found.
 type users struct{}
 
 func (users) Viewer(r *http.Request) *auth.Viewer {
@@ -36,8 +37,9 @@ func (users) Viewer(r *http.Request) *auth.Viewer {
 		return nil
 	}
 	return &auth.Viewer{Name: name, Scope: func(context.Context, []string) (model.Scope, error) {
-		return model.Scope{All: name == "admin", Namespaces: map[string]bool{name: true}}, nil
-	}}
+		errs := map[string]error{"expired": sharing.ErrDenied, "unknown": sharing.ErrUnavailable}
+		return model.Scope{All: name == "admin", Namespaces: map[string]bool{name: true}}, errs[name]
+	}, Events: func(context.Context, string) (bool, error) { return name != "blind", nil }}
 }
 
 func (users) Login(http.ResponseWriter, *http.Request) {}
@@ -64,9 +66,14 @@ func (still) Plan(context.Context, config.Config, []config.File) (any, error) {
 // started is a console of one node with a pod of namespace secret and one of namespace mine.
 func started(t *testing.T) (*console.Server, *httptest.Server) {
 	t.Helper()
-	s := console.New(console.Options{Source: still{}, Auth: users{}, Log: slog.New(slog.DiscardHandler)})
+	s := filled(still{})
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
+	return s, server
+}
+
+func filled(from source.Source) *console.Server {
+	s := console.New(console.Options{Source: from, Auth: users{}, Log: slog.New(slog.DiscardHandler)})
 	hidden := consoletest.Pod("secret", "secret-pod", "n", map[string]string{sharing.ResourceMemory: "10"})
 	mine := consoletest.Pod("mine", "my-pod", "n", map[string]string{sharing.ResourceMemory: "10"})
 	waits := consoletest.Pod("mine", "waits", "", map[string]string{sharing.ResourceMemory: "79"})
@@ -78,7 +85,7 @@ func started(t *testing.T) (*console.Server, *httptest.Server) {
 		s.Broadcaster().Pod(p)
 	}
 	s.Broadcaster().Flush()
-	return s, server
+	return s
 }
 
 func ask(t *testing.T, server *httptest.Server, method, path, user, body string) (int, string, http.Header) {

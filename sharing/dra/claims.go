@@ -113,7 +113,7 @@ func (c Claim) Check(gpus []sharing.GPUID) error {
 		}
 	}
 	for _, name := range c.requests() {
-		if _, err := parametersOf(c, name); err != nil {
+		if _, err := c.parametersOf(name); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -65,6 +65,8 @@ func config(parameters string, requests ...string) Config {
 		`{"apiVersion":"gpu.kerf.dev/v1alpha1","kind":"GPUParameters"` + parameters + `}`)}
 }
 
+func ofClass(c Config) Config { c.FromClass = true; return c }
+
 func TestRequests(t *testing.T) {
 	with := func(c Claim, configs ...Config) Claim { c.Configs = configs; return c }
 	for name, tc := range map[string]struct {
@@ -210,6 +212,39 @@ func TestRequestsAreRejected(t *testing.T) {
 				t.Errorf("got %v, %v", asks, err)
 			}
 		})
+	}
+}
+
+// TestConfigOfASubrequest: the config of a subrequest counts if the scheduler chose that one, and the config of its
+// request always.
+func TestConfigOfASubrequest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		configs []Config
+		want    string
+	}{
+		"of the subrequest":          {[]Config{config(`,"profile":"a"`, "gpu/share")}, "a"},
+		"of the request":             {[]Config{config(`,"profile":"a"`, "gpu")}, "a"},
+		"of another subrequest":      {[]Config{config(`,"profile":"a"`, "gpu/whole")}, ""},
+		"of another request":         {[]Config{config(`,"profile":"a"`, "other")}, ""},
+		"one for each":               {[]Config{config(`,"profile":"a"`, "gpu/share"), config("", "other")}, "a"},
+		"of the class of subrequest": {[]Config{ofClass(config(`,"profile":"a"`, "gpu/share"))}, "a"},
+	} {
+		c := claim(uid1, "one", share("gpu/share", gpuA, 10, 0), share("other", gpuB, 10, 0))
+		c.Configs = tc.configs
+		asks, err := Requests(pod("a:one/gpu"), []Claim{c}, gpus())
+		if err != nil || len(asks) != 1 || asks[0].Request.Profile != tc.want {
+			t.Errorf("%s: %+v, %v, want profile %q", name, asks, err, tc.want)
+		}
+	}
+	c := claim(uid1, "one", share("gpu/share", gpuA, 10, 0), share("other", gpuB, 10, 0))
+	for text, configs := range map[string][]Config{
+		"backends":  {config(`,"backends":["mps"]`, "gpu/share")},
+		"2 configs": {config(`,"profile":"a"`, "gpu/share"), config(`,"profile":"a"`, "gpu")},
+	} {
+		c.Configs = configs
+		if err := c.Check(gpus()); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

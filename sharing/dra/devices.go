@@ -196,7 +196,7 @@ func LevelAttribute(l sharing.Level) string {
 // attributes describes a device. The name of an attribute is a C identifier, unless another driver uses it as well.
 func attributes(node Node, g GPU, kind Kind, domain string) []Attribute {
 	text := map[string]string{
-		"type": kind.String(), "uuid": string(g.UUID), "model": g.Model, "architecture": g.Architecture,
+		AttributeType: kind.String(), AttributeUUID: string(g.UUID), "model": g.Model, "architecture": g.Architecture,
 		"driverVersion": node.DriverVersion, "cudaVersion": node.CUDAVersion, "nvlinkDomain": domain,
 		"resource.kubernetes.io/pcieRoot": g.PCIRoot,
 	}

@@ -21,6 +21,24 @@ import (
 // Driver is the name of the DRA driver, in ResourceSlices, DeviceClasses and claims.
 const Driver = "gpu." + sharing.Domain
 
+// The DeviceClasses of Kerf. One for a MIG profile is "mig-PROFILE.kerf.dev", with dots for plus signs.
+const (
+	ClassShare = "share." + sharing.Domain
+	ClassWhole = "whole." + sharing.Domain
+	ClassMIG   = "mig." + sharing.Domain
+)
+
+// The attributes of devices that Kerf itself reads.
+const (
+	AttributeType           = "type"
+	AttributeUUID           = "uuid"
+	AttributeProfile        = "profile"
+	AttributePlacementStart = "placementStart"
+)
+
+// ConditionReady is the type of the condition of a device in a claim's status.
+const ConditionReady = "Ready"
+
 // The capacities of a share, as claims name them.
 const (
 	// CapacityMemory is GPU memory in bytes, in steps of 1 GiB.
@@ -54,6 +72,16 @@ func (k Kind) String() string {
 	case KindShare:
 	}
 	return "share"
+}
+
+// ParseKind reads the value of the attribute "type"; false for another value.
+func ParseKind(text string) (Kind, bool) {
+	for _, k := range []Kind{KindShare, KindWhole, KindMIG} {
+		if k.String() == text {
+			return k, true
+		}
+	}
+	return KindShare, false
 }
 
 const (

@@ -191,8 +191,8 @@ func Instances(node Node, gpus []GPU) []Device {
 				Attributes: attributes(node, g, KindMIG, domains[g.UUID]), Counters: geo.counters,
 				Consumes: geo.consumes(mig.Place{Profile: in.ID, Start: in.Start}),
 				Capacity: []Capacity{{Name: CapacityMemory, Value: uint64(profile.Memory)}}}
-			d.Attributes = append(d.Attributes, Attribute{Name: "profile", String: shorten(in.Profile)},
-				Attribute{Name: "placementStart", Int: new(int64(in.Start))})
+			d.Attributes = append(d.Attributes, Attribute{Name: AttributeProfile, String: shorten(in.Profile)},
+				Attribute{Name: AttributePlacementStart, Int: new(int64(in.Start))})
 			sortAttributes(d.Attributes)
 			out = append(out, d)
 		}

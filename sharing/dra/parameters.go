@@ -140,8 +140,30 @@ func (in parameters) parse() (out Parameters, err error) {
 // maxMemory is more than any GPU has.
 const maxMemory = 16384 * sharing.GiB
 
-// parametersOf are the parameters of a request: those of the claim, else those of its class.
-func parametersOf(c Claim, request string) (Parameters, error) {
+// parametersOf are the parameters of a request of the claim, without subrequest. The config may name the request or the
+// subrequest that the scheduler chose.
+func (c Claim) parametersOf(request string) (Parameters, error) {
+	var out Parameters
+	first := true
+	for _, r := range c.Results {
+		if r.main() != request {
+			continue
+		}
+		params, err := c.parametersOfResult(r.Request)
+		switch {
+		case err != nil:
+			return Parameters{}, err
+		case !first && !sameParameters(out, params):
+			return Parameters{}, fmt.Errorf("request %q has results with different parameters: %w", request,
+				sharing.ErrUnsupported)
+		}
+		out, first = params, false
+	}
+	return out, nil
+}
+
+// parametersOfResult are the parameters for a request as a result names it: those of the claim, else of its class.
+func (c Claim) parametersOfResult(request string) (Parameters, error) {
 	var found []Config
 	for _, fromClass := range []bool{false, true} {
 		for _, conf := range c.Configs {
@@ -163,7 +185,8 @@ func parametersOf(c Claim, request string) (Parameters, error) {
 		sharing.ErrInvalid)
 }
 
-// appliesTo reports whether the config is for a request. A config without requests is for all of them.
+// appliesTo reports whether the config is for a request, as a result names it. A config for a request is for all its
+// subrequests. A config without requests is for all of them.
 func (c Config) appliesTo(request string) bool {
 	main, _, _ := strings.Cut(request, "/")
 	return len(c.Requests) == 0 || slices.Contains(c.Requests, request) || slices.Contains(c.Requests, main)

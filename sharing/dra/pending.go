@@ -16,12 +16,14 @@ import (
 type Offered struct {
 	Node, Device, GPU string
 	Kind              Kind
+	// Profile is that of a MIG instance.
+	Profile string
 	// Memory and Percent are what claims can have together, and Taken* what they have. Users counts the claims.
 	Memory, TakenMemory   sharing.Bytes
 	Percent, TakenPercent uint64
 	Users                 int
-	// Excluded is true while claims have the other device of the GPU.
-	Excluded bool
+	// Consumes is what the device takes of the counters of its GPU, and Counters what all its devices have together.
+	Consumes, Counters []Counter
 	// Taints keep new claims off it, as KEY or KEY=VALUE.
 	Taints []string
 }
@@ -31,7 +33,9 @@ type Wanted struct {
 	// Claim is the claim's name, and Request the request's, with "/" and the name of the alternative if it has one.
 	Claim, Request string
 	Kind           Kind
-	Count          int
+	// Profile is that of a MIG instance, with dots for plus signs; empty for any.
+	Profile string
+	Count   int
 	// Memory and Percent are for each device of a share.
 	Memory  sharing.Bytes
 	Percent uint64
@@ -49,7 +53,11 @@ func (w Wanted) String() string {
 		n = fmt.Sprintf("%d times ", w.Count)
 	}
 	what := "a whole GPU"
-	if w.Kind == KindShare {
+	switch w.Kind {
+	case KindWhole:
+	case KindMIG:
+		what = strings.TrimSpace("a MIG instance " + w.Profile)
+	case KindShare:
 		what = w.Memory.String()
 		if w.Percent > 0 {
 			what += fmt.Sprintf(" and %d%%", w.Percent)
@@ -90,7 +98,6 @@ func Ask(wanted []Wanted, devices []Offered) []Answer {
 
 func askNode(node string, wanted []Wanted, devices []Offered) Answer {
 	out := Answer{Node: node, Fits: true, GPUs: map[string][]string{}}
-	devices = slices.Clone(devices)
 	served := map[string]bool{}
 	reasons := map[string][]string{}
 	var order []string
@@ -98,8 +105,10 @@ func askNode(node string, wanted []Wanted, devices []Offered) Answer {
 		if served[w.main()] {
 			continue
 		}
-		gpus, reason := serve(w, devices)
+		after := slices.Clone(devices)
+		gpus, reason := serve(w, after)
 		if reason == "" {
+			devices = after
 			served[w.main()] = true
 			out.GPUs[w.Claim+"/"+w.Request] = gpus
 			continue
@@ -119,39 +128,59 @@ func askNode(node string, wanted []Wanted, devices []Offered) Answer {
 
 // serve takes the devices for a request, or says why there are too few.
 func serve(w Wanted, devices []Offered) (gpus []string, reason string) {
-	var at []int
 	tainted, excluded, largest := []string{}, 0, sharing.Bytes(0)
-	for i, d := range devices {
-		if d.Kind != w.Kind || len(at) == w.Count {
+	for i := range devices {
+		d := &devices[i]
+		if !w.matches(*d) || len(gpus) == w.Count {
 			continue
 		}
 		free := d.Memory - min(d.Memory, d.TakenMemory)
 		switch {
 		case len(d.Taints) > 0:
 			tainted = append(tainted, d.Taints...)
-		case d.Excluded || d.Kind == KindWhole && d.Users > 0:
+		case d.excluded(devices):
 			excluded++
 		case d.Kind == KindShare && (free < w.Memory || d.Percent < d.TakenPercent+w.Percent):
 			largest = max(largest, free)
-		default:
-			at = append(at, i)
+		default: // Taken at once: the next device may overlap it.
+			d.Users++
+			d.TakenMemory, d.TakenPercent = d.TakenMemory+w.Memory, d.TakenPercent+w.Percent
+			gpus = append(gpus, d.GPU)
 		}
 	}
-	if len(at) < w.Count {
-		return nil, w.missing(len(at), tainted, excluded, largest)
-	}
-	for _, i := range at {
-		d := &devices[i]
-		d.Users++
-		d.TakenMemory, d.TakenPercent = d.TakenMemory+w.Memory, d.TakenPercent+w.Percent
-		gpus = append(gpus, d.GPU)
-		for j := range devices {
-			if devices[j].GPU == d.GPU && devices[j].Kind != d.Kind {
-				devices[j].Excluded = true
-			}
-		}
+	if len(gpus) < w.Count {
+		return nil, w.missing(len(gpus), tainted, excluded, largest)
 	}
 	return gpus, ""
+}
+
+// matches reports whether a device is of the kind, and of the MIG profile, that is wanted.
+func (w Wanted) matches(d Offered) bool {
+	return d.Kind == w.Kind && (w.Profile == "" || strings.ReplaceAll(d.Profile, "+", ".") == w.Profile)
+}
+
+// excluded reports whether claims leave nothing of the device: they have it, or others of its GPU that consume the same
+// counters. Several claims can have one share.
+func (d Offered) excluded(devices []Offered) bool {
+	if d.Users > 0 {
+		return d.Kind != KindShare
+	}
+	left := map[string]uint64{}
+	for _, c := range d.Counters {
+		left[c.Name] = c.Value
+	}
+	for _, o := range devices {
+		if o.Users == 0 || o.Node != d.Node || o.GPU != d.GPU {
+			continue
+		}
+		if len(d.Consumes) == 0 || len(o.Consumes) == 0 {
+			return true // Without counters, two devices of a GPU exclude each other.
+		}
+		for _, c := range o.Consumes {
+			left[c.Name] -= min(left[c.Name], c.Value)
+		}
+	}
+	return slices.ContainsFunc(d.Consumes, func(c Counter) bool { return c.Value > left[c.Name] })
 }
 
 // missing says why a node has too few devices.
@@ -167,7 +196,11 @@ func (w Wanted) missing(found int, tainted []string, excluded int, largest shari
 		why = append(why, "no share is free")
 	}
 	if excluded > 0 {
-		why = append(why, fmt.Sprintf("other claims use %d GPUs", excluded))
+		what := "GPUs"
+		if w.Kind == KindMIG {
+			what = "of its instances"
+		}
+		why = append(why, fmt.Sprintf("other claims use %d %s", excluded, what))
 	}
 	if len(tainted) > 0 {
 		slices.Sort(tainted)

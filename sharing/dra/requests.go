@@ -88,7 +88,7 @@ func userOf(pod sharing.Pod, c sharing.PodContainer, claims []Claim) (user, erro
 		}
 		for _, name := range claim.requests() {
 			if ask := sharing.ClaimRequest(claim.UID, name); ref.Request == "" || ref.Request == name {
-				params, err := parametersOf(claim, name)
+				params, err := claim.parametersOf(name)
 				if err != nil {
 					return u, err
 				}

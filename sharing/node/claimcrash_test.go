@@ -36,14 +36,7 @@ func (n claimNode) GPUs() (out []sharing.GPUID) {
 	return out
 }
 func (n claimNode) AwaitInstances(ctx context.Context, podUID string) error {
-	for _, g := range n.Grants() {
-		if g.Owner.PodUID == podUID {
-			if err := n.b.Instances.Await(ctx, g.ID); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return n.b.AwaitInstances(ctx, podUID)
 }
 
 // claimPods are the pods of the API server.
@@ -94,7 +87,7 @@ func (c *claimBench) crash() {
 // Restore is the preparer's: the runtime was restored at its start.
 func (c *claimBench) Restore() error { return c.Preparer.Restore() }
 
-// Prepared is how kubelet's request for the claim ends.
+// request has kubelet prepare the claim with a device, and returns the answer.
 func (c *claimBench) request(device string) error {
 	memory := uint64(10 * sharing.GiB)
 	return c.Prepare(c.t.Context(), []dra.Claim{{UID: claimUID, Namespace: "ns", Name: "one", Pods: []string{"uid-p"},
@@ -219,23 +212,37 @@ func TestClaimOverABoot(t *testing.T) {
 }
 
 // TestClaimIsUnpreparedDuringAStart: a pod is deleted between the creation of its container and the hook. The container
-// does not start without its cap, and nothing is left.
+// starts with its cap, or not at all if the grant was released before.
 func TestClaimIsUnpreparedDuringAStart(t *testing.T) {
-	c, device := newClaimBench(t, dra.KindShare)
-	ask := sharing.ContainerRequest{Ref: sharing.ContainerRef{PodUID: "uid-p", Namespace: "ns", Pod: "p",
-		Container: "main"}, Requests: []sharing.ResourceRequest{sharing.ClaimRequest(claimUID, claimName)}}
-	if err := c.request(device); err != nil {
-		t.Fatal(err)
+	for _, released := range []bool{false, true} {
+		b := newPodBench(t)
+		b.still() // without loops: the test says when the agent reconciles
+		c := &claimBench{bench: b}
+		c.prepare()
+		ask := sharing.ContainerRequest{Ref: sharing.ContainerRef{PodUID: "uid-p", Namespace: "ns", Pod: "p",
+			Container: "main"}, Requests: []sharing.ResourceRequest{sharing.ClaimRequest(claimUID, claimName)}}
+		if err := c.request(dra.DeviceName(b.gpus[0].UUID, dra.KindShare)); err != nil {
+			t.Fatal(err)
+		}
+		run := c.inject(admitted(ask)).make()
+		if err := c.Unprepare([]string{claimUID}); err != nil {
+			t.Fatal(err)
+		}
+		if released {
+			c.Reconcile(t.Context())
+		}
+		switch err := run.hooks(); {
+		case released && !errors.Is(err, sharing.ErrUnavailable):
+			t.Errorf("its grant was released, and it starts: %v", err)
+		case released:
+		case err != nil: // The grant lasts until the container is removed.
+			t.Error(err)
+		default:
+			run.limits(map[sharing.GPURef]sharing.Bytes{c.gpus[0].Ref(): 10 * sharing.GiB})
+		}
+		run.remove()
+		c.gone("p")
 	}
-	run := c.inject(admitted(ask)).make()
-	if err := c.Unprepare([]string{claimUID}); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.hooks(); err == nil {
-		run.limits(map[sharing.GPURef]sharing.Bytes{c.gpus[0].Ref(): 10 * sharing.GiB})
-	}
-	run.remove()
-	c.gone("p")
 }
 
 // TestSharedClaimNeedsASharedCap: two containers reference one claim, and no backend of the node enforces one cap for

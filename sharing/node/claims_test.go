@@ -90,18 +90,18 @@ func TestClaimsAreRefused(t *testing.T) {
 	b.start()
 	ask := b.claimed("p", "main", claimUID, sharing.ContainerApp, 10*sharing.GiB, 0)
 	_, err := b.Inject(t.Context(), admitted(ask), b.newID())
-	refused(t, err, sharing.ErrUnavailable, "NodePrepareResources has not reserved")
+	refused(t, err, sharing.ErrInvalid, "give each pod its own claim, for example with a ResourceClaimTemplate")
 	b.reserved(ask)
 	second := b.claimed("q", "main", claimUID, sharing.ContainerApp, 10*sharing.GiB, 0)
 	_, err = b.Inject(t.Context(), admitted(second), b.newID())
-	refused(t, err, sharing.ErrInvalid, "pod ns/p has the ResourceClaim")
+	refused(t, err, sharing.ErrInvalid, "pod ns/p has the ResourceClaim; give each pod its own claim")
 	more := admitted(ask)
 	more.Requests = append(more.Requests, sharing.ClaimRequest(otherUID, claimName))
 	_, err = b.Inject(t.Context(), more, b.newID())
 	refused(t, err, sharing.ErrConflict, otherUID)
 	sidecar := b.claimed("p", "side", claimUID, sharing.ContainerApp, 10*sharing.GiB, 0)
 	_, err = b.Inject(t.Context(), admitted(sidecar), b.newID())
-	refused(t, err, sharing.ErrUnavailable, "NodePrepareResources has not reserved")
+	refused(t, err, sharing.ErrInvalid, "give each pod its own claim, for example with a ResourceClaimTemplate")
 	c := b.inject(admitted(ask)).make()
 	calls := c.calls()
 	calls[1].Amount = sharing.ClaimRequest(otherUID, claimName).String()
@@ -111,6 +111,9 @@ func TestClaimsAreRefused(t *testing.T) {
 	}
 	c.remove()
 	b.gone("p")
+	// kubelet does not prepare the claim again for the second pod.
+	_, err = b.Inject(t.Context(), admitted(second), b.newID())
+	refused(t, err, sharing.ErrInvalid, "no grant of pod ns/q has its ResourceClaim")
 }
 
 // TestClaimOfAnInitContainer: the init container uses the grant of the app container, and hands it over.

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing/audit"
@@ -11,6 +12,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
+
+// AwaitInstances returns once the MIG instances of a pod's grants exist. The reconciler creates them.
+func (r *Runtime) AwaitInstances(ctx context.Context, podUID string) error {
+	for _, g := range r.Store.Grants() {
+		if g.Owner.PodUID != podUID {
+			continue
+		}
+		if err := r.Instances.Await(ctx, g.ID); err != nil {
+			return err //nolint:wrapcheck // it names the instance
+		}
+	}
+	return nil
+}
 
 // instanceNode is the runtime as an instances.Reconciler needs it.
 type instanceNode struct{ r *Runtime }

@@ -11,13 +11,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
-)
-
-// The device classes of the DRA front end.
-const (
-	classShare = "share." + sharing.Domain
-	classWhole = "whole." + sharing.Domain
-	classMIG   = "mig." + sharing.Domain
+	"github.com/kerf-gpu/kerf/sharing/dra"
 )
 
 // Claim is the request of a ResourceClaim.
@@ -156,17 +150,17 @@ func (o ClaimOptions) claim(out *Claims, name string, r sharing.Request) (Claim,
 	}
 	switch r.Kind {
 	case sharing.KindWhole:
-		c.Class = classWhole
+		c.Class = dra.ClassWhole
 		return c, nil
 	case sharing.KindMIG:
-		c.Class, c.MIG = classMIG, strings.ReplaceAll(r.MIG, "+", ".")
+		c.Class, c.MIG = dra.ClassMIG, strings.ReplaceAll(r.MIG, "+", ".")
 		if r.MinLevel == sharing.LevelExclusive {
 			return c, tooStrong(r.MinLevel)
 		}
 		return c, nil
 	case sharing.KindShared:
 	}
-	c.Class = classShare
+	c.Class = dra.ClassShare
 	if r.Memory == 0 {
 		n := sharing.Bytes(c.Count) //nolint:gosec // 1 to 64
 		each := o.Memory * sharing.Bytes(r.Percent) / sharing.Bytes(sharing.FullGPU) / n

@@ -125,7 +125,7 @@ func (e *testCase) waitForAgent() {
 			return err
 		}
 		if _, usable, err := e.capacity("kerf.dev/gpu-memory-gib"); err != nil || usable == 0 {
-			return fmt.Errorf("kubelet offers no kerf.dev/gpu-memory-gib: %w", errors.Join(err))
+			return errors.Join(errors.New("kubelet offers no kerf.dev/gpu-memory-gib"), err)
 		}
 		return nil
 	})

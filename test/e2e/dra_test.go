@@ -57,7 +57,7 @@ func beginWithDRA(t *testing.T) *testCase {
 		e.dra = false
 		eventually(e, "the device plugin", func() error {
 			if _, usable, err := e.capacity("kerf.dev/gpu-memory-gib"); err != nil || usable == 0 {
-				return fmt.Errorf("kubelet offers no kerf.dev/gpu-memory-gib: %w", err)
+				return errors.Join(errors.New("kubelet offers no kerf.dev/gpu-memory-gib"), err)
 			}
 			return nil
 		})
@@ -95,11 +95,11 @@ func (e *testCase) waitForSlices(gpus int) {
 		}
 		devices, err := e.devicesOfNode()
 		if err != nil || len(devices) != 2*gpus {
-			return fmt.Errorf("%d devices, want %d: %w", len(devices), 2*gpus, errors.Join(err))
+			return errors.Join(fmt.Errorf("%d devices, want %d", len(devices), 2*gpus), err)
 		}
 		for _, resource := range []string{"kerf.dev/gpu-memory-gib", "kerf.dev/gpu-percent", "kerf.dev/gpu"} {
 			if _, usable, err := e.capacity(resource); err != nil || usable != 0 {
-				return fmt.Errorf("kubelet still offers %d of %s: %w", usable, resource, errors.Join(err))
+				return errors.Join(fmt.Errorf("kubelet still offers %d of %s", usable, resource), err)
 			}
 		}
 		return nil
@@ -247,7 +247,7 @@ func TestDRAPending(t *testing.T) {
 		eventually(e, fmt.Sprintf("pending %t", want), func() error {
 			devices, err := e.devicesOfNode()
 			if err != nil || len(devices) != map[bool]int{true: 2, false: 0}[want] {
-				return fmt.Errorf("%d devices are published: %w", len(devices), errors.Join(err))
+				return errors.Join(fmt.Errorf("%d devices are published", len(devices)), err)
 			}
 			r := e.kubectl("", "get", "gpunode", e.node.env["NODE_NAME"], "-o", "jsonpath={.status.config.pending}")
 			if said := strings.Contains(r.out, "frontend dra -") &&
@@ -261,7 +261,7 @@ func TestDRAPending(t *testing.T) {
 	eventually(e, "the 7 idle GPUs as an offer of the device plugin", func() error {
 		_, usable, err := e.capacity("kerf.dev/gpu")
 		if err != nil || usable != 7 {
-			return fmt.Errorf("it offers %d: %w", usable, errors.Join(err))
+			return errors.Join(fmt.Errorf("it offers %d", usable), err)
 		}
 		return nil
 	})

@@ -147,12 +147,15 @@ func (v *visible) checkpoint() (string, error) {
 	return v.json(string(data), "grants")
 }
 
+// gpuNodeStatus has 1 for the generation: tests before this one changed the spec.
 func (v *visible) gpuNodeStatus() (string, error) {
-	r := v.kubectl("", "get", "gpunode", v.node.env["NODE_NAME"], "-o", "jsonpath={.status}")
-	if r.err != nil {
+	r := v.kubectl("", "get", "gpunode", v.node.env["NODE_NAME"], "-o", "jsonpath={.metadata.generation} {.status}")
+	generation, status, ok := strings.Cut(r.out, " ")
+	if r.err != nil || !ok {
 		return "", errors.New(r.String())
 	}
-	return v.json(r.out, "grants")
+	const field = `"observedGeneration":`
+	return v.json(regexp.MustCompile(field+generation+`\b`).ReplaceAllString(status, field+"1"), "grants")
 }
 
 // manyDevices is up to how many devices of a CDI spec are written.

@@ -38,7 +38,7 @@ var layers = []layer{
 	{"internal/promread/...", "what Prometheus tells is brought in the form in which use is added up",
 		[]string{"sharing", "sharing/usage"}},
 	{"internal/cli/...", "the command line shows and changes what the packages below know, and belongs to one program",
-		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "hooks/*"}},
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "hooks/*", "dra/resourceclaim"}},
 	{"internal/agentusage/...", "an agent's answer has prices and entries of the audit log",
 		[]string{"sharing", "sharing/audit", "sharing/config", "sharing/usage"}},
 	{"internal/configplan/...", "what a config would change is decided from what was read of the cluster",
@@ -58,7 +58,7 @@ var layers = []layer{
 		[]string{"sharing", "mig"}},
 	{"sharing/translate/...",
 		"what pods of other tools request is said in the model's words, and a foreign document in the configuration's",
-		[]string{"sharing", "sharing/config", "mig"}},
+		[]string{"sharing", "sharing/config", "sharing/dra", "mig"}},
 	{"sharing/config/change", "what a new document changes is decided from documents, and from who is on the GPUs",
 		[]string{"sharing", "sharing/config"}},
 	{"sharing/config/reference", "the reference is made of what the decoder reads by", []string{"sharing/config"}},
@@ -223,7 +223,7 @@ var layers = []layer{
 		"the device plugin speaks to kubelet, and reaches the runtime through interfaces that it declares",
 		with(tools, "sharing")},
 	{"dra/...", "the DRA plugin speaks to kubelet and the API server of claims, and reaches the preparer through an " +
-		"interface that it declares", []string{"sharing", "sharing/dra"}},
+		"interface that it declares", []string{"sharing", "sharing/dra", "dra/resourceclaim"}},
 	{"hooks/*",
 		"a hook translates for the container runtime, and reaches the node runtime through interfaces that it " +
 			"declares", with(tools, "sharing")},

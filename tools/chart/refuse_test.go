@@ -69,6 +69,10 @@ func TestBadValues(t *testing.T) {
 		},
 		"a config that is none":    {values: "sharingConfig: '{'", says: []string{"sharingConfig is no YAML"}},
 		"a config of another kind": {values: "sharingConfig: 'kind: Config'", says: []string{"SharingConfig"}},
+		"two profiles of one name": {
+			values: "sharingConfig: '{kind: SharingConfig, spec: {profiles: [{name: a}, {name: a}]}}'",
+			says:   []string{`the profile "a" is there twice`},
+		},
 		"another namespace": {values: "{}", namespace: "gpus", says: []string{"--namespace kerf-system",
 			"gpus"}},
 		"the same, and no scheduler": {values: "scheduler: {enabled: false}", namespace: "gpus",

@@ -176,7 +176,7 @@ func (p page) each(do func(name string)) {
 	p.waits(`document.body.innerText.includes("1 pool")`)
 	p.run(chromedp.SetValue("textarea", "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pols: []\n"),
 		chromedp.Evaluate(`document.querySelector("form").requestSubmit()`, nil))
-	p.waits(`document.body.innerText.includes("error")`)
+	p.waits(`document.querySelector("section[aria-label=Result] [role=alert]")?.textContent.includes("2 errors")`)
 	do("config")
 }
 
@@ -207,9 +207,10 @@ func TestClickThrough(t *testing.T) {
 func TestViews(t *testing.T) {
 	p := open(t)
 	p.each(func(name string) { p.picture(name) })
-	got := p.text(`[...document.querySelectorAll("tbody tr")].map((r) => r.innerText).join("\n")`)
-	if !strings.Contains(got, "4") || !strings.Contains(got, "pols") {
-		t.Errorf("errors of the config: %s", got)
+	got := p.text(`[...document.querySelectorAll("section[aria-label=Result] tbody tr")].map((r) =>
+		r.cells[0].textContent + " " + r.cells[1].textContent).join("\n")`)
+	if want := "4 spec.pols\n4 spec.pools"; got != want {
+		t.Errorf("lines and fields of the config's errors: %q, want %q", got, want)
 	}
 }
 

@@ -100,11 +100,11 @@ spec:
       (variables.silent[0].amounts.size() > 0 ? '; percent alone is not enough' : '')
   - expression: variables.memory.size() == 0
     reason: Invalid
-    message: the memory of a share is from 1Gi to 16384Gi, such as 10Gi
+    message: the memory of a share is from 1Mi to 16384Gi, such as 10Gi; the scheduler rounds it up to whole GiB
     messageExpression: >-
       'request "' + variables.memory[0].name + '": memory ' +
       variables.memory[0].amounts[?'memory'].orValue(variables.memory[0].amounts[?'gpu.kerf.dev/memory'].orValue('')) +
-      ' is out of range; write from 1Gi to 16384Gi, such as 10Gi'
+      ' is out of range; write from 1Mi to 16384Gi, such as 10Gi; the scheduler rounds it up to whole GiB'
   - expression: variables.percent.size() == 0
     reason: Invalid
     message: the percent of a share is a whole number from 1 to 100
@@ -205,11 +205,12 @@ spec:
     expression: >-
       {{ include "kerf.claimDevices" . }}.?config.orValue([]).filter(c, has(c.opaque) && c.opaque.driver == 'gpu.kerf.dev')
       .map(c, dyn(c.opaque.?parameters.?profile.orValue(''))).filter(p, type(p) == string && p != '').map(p, string(p))
+  # The keys come from the ConfigMap: two configs of a claim may name one profile, and CEL rejects a map with a key twice.
   - name: namespaces
     expression: >-
 {{- if $live }}
       {{ include "kerf.written" . }} ?
-      variables.profiles.transformMapEntry(i, p, {p: params.?data[?p].orValue('').split(' ').filter(w, w.startsWith('namespaces:')).map(w, w.substring(11).split(',')).flatten()}) :
+      params.?data.orValue({}).transformMap(p, text, p in variables.profiles, text.split(' ').filter(w, w.startsWith('namespaces:')).map(w, w.substring(11).split(',')).flatten()) :
 {{- end }}
       {{ printf "{" }}{{ include "kerf.profileNamespaces" . }}}
   # A pattern has * for any text and ? for one character. One with ! in front excludes.

@@ -82,4 +82,11 @@ to the agent's own node.
 {{- if ne ($config.kind | default "" | toString) "SharingConfig" }}
 {{- fail "sharingConfig: its kind must be SharingConfig; 'kerf config validate FILE' lists all errors" }}
 {{- end }}
+{{- $profiles := dict }}
+{{- range ((($config.spec | default dict).profiles) | default list) }}
+{{- if hasKey $profiles (.name | toString) }}
+{{- fail (printf "sharingConfig: the profile %q is there twice; give each profile its own name" (.name | toString)) }}
+{{- end }}
+{{- $_ := set $profiles (.name | toString) true }}
+{{- end }}
 {{- end }}

@@ -5,13 +5,18 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kerf-gpu/kerf/dra/resourceclaim"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
@@ -70,13 +75,21 @@ func Devices(ctx context.Context, api *access.Client) ([]dra.Offered, error) {
 		}
 		return err
 	})
+	all = slices.DeleteFunc(all, func(s resourceapi.ResourceSlice) bool {
+		return s.Spec.Pool.Generation < newest[s.Spec.Pool.Name]
+	})
+	sets := map[string][]dra.Counter{}
+	for _, s := range all {
+		for _, set := range s.Spec.SharedCounters {
+			sets[s.Spec.Pool.Name+"/"+set.Name] = countersOf(set.Counters)
+		}
+	}
 	var out []dra.Offered
 	for _, s := range all {
-		if s.Spec.Pool.Generation < newest[s.Spec.Pool.Name] {
-			continue
-		}
 		for _, d := range s.Spec.Devices {
-			out = append(out, offered(s.Spec.Pool.Name, d))
+			if one, known := offered(s.Spec.Pool.Name, d, sets); known {
+				out = append(out, one)
+			}
 		}
 	}
 	return out, err
@@ -96,22 +109,27 @@ func Take(devices []dra.Offered, all []Claim) {
 			}
 			d.Users++
 			d.TakenMemory, d.TakenPercent = d.TakenMemory+sharing.Bytes(r.Memory), d.TakenPercent+r.Percent
-			for i := range devices {
-				if o := &devices[i]; o.Node == d.Node && o.GPU == d.GPU && o.Kind != d.Kind {
-					o.Excluded = true
-				}
-			}
 		}
 	}
 }
 
-func offered(node string, d resourceapi.Device) dra.Offered {
-	out := dra.Offered{Node: node, Device: d.Name, GPU: d.Name, Kind: dra.KindShare}
-	if v := d.Attributes["uuid"].StringValue; v != nil {
-		out.GPU = *v
+// offered is a device of a pool with the counter sets of the pool; false for one of a kind that is not known.
+func offered(node string, d resourceapi.Device, sets map[string][]dra.Counter) (dra.Offered, bool) {
+	out := dra.Offered{Node: node, Device: d.Name}
+	text := func(name string) string {
+		if v := d.Attributes[resourceapi.QualifiedName(name)].StringValue; v != nil {
+			return *v
+		}
+		return ""
 	}
-	if v := d.Attributes["type"].StringValue; v != nil && *v != dra.KindShare.String() {
-		out.Kind = dra.KindWhole
+	out.GPU, out.Profile = cmp.Or(text(dra.AttributeUUID), d.Name), text(dra.AttributeProfile)
+	var known bool
+	if out.Kind, known = dra.ParseKind(text(dra.AttributeType)); !known {
+		return out, false
+	}
+	for _, c := range d.ConsumesCounters {
+		out.Consumes = append(out.Consumes, countersOf(c.Counters)...)
+		out.Counters = append(out.Counters, sets[node+"/"+c.CounterSet]...)
 	}
 	memory, percent := d.Capacity[dra.CapacityMemory].Value, d.Capacity[dra.CapacityPercent].Value
 	out.Memory, out.Percent = sharing.Bytes(max(0, memory.Value())), uint64(max(0, percent.Value()))
@@ -119,6 +137,15 @@ func offered(node string, d resourceapi.Device) dra.Offered {
 		if t.Effect != resourceapi.DeviceTaintEffectNone {
 			out.Taints = append(out.Taints, strings.TrimSuffix(t.Key+"="+t.Value, "="))
 		}
+	}
+	return out, true
+}
+
+func countersOf(counters map[string]resourceapi.Counter) []dra.Counter {
+	var out []dra.Counter
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		value := counters[name].Value
+		out = append(out, dra.Counter{Name: name, Value: uint64(max(0, value.Value()))})
 	}
 	return out
 }
@@ -135,25 +162,12 @@ func claimOf(c *resourceapi.ResourceClaim) Claim {
 			out.want(r.Name+"/"+s.Name, s.DeviceClassName, s.Count, s.Capacity, narrowed || len(s.Selectors) > 0)
 		}
 	}
-	for _, r := range c.Status.ReservedFor {
-		if r.APIGroup == "" && r.Resource == "pods" {
-			out.Users = append(out.Users, string(r.UID))
-		}
-	}
-	if out.Allocated {
-		for _, r := range c.Status.Allocation.Devices.Results {
-			if r.Driver != dra.Driver {
-				continue
-			}
-			memory, percent := r.ConsumedCapacity[dra.CapacityMemory], r.ConsumedCapacity[dra.CapacityPercent]
-			out.Results = append(out.Results, dra.Result{Request: r.Request, Pool: r.Pool, Device: r.Device,
-				Memory: uint64(max(0, memory.Value())), Percent: uint64(max(0, percent.Value())),
-				Admin: r.AdminAccess != nil && *r.AdminAccess})
-		}
-	}
+	read := resourceclaim.Of(c)
+	out.Users, out.Results = read.Pods, read.Results
 	for _, d := range c.Status.Devices {
 		for _, condition := range d.Conditions {
-			if d.Driver == dra.Driver && condition.Type == "Ready" && condition.Status == "False" {
+			if d.Driver == dra.Driver && condition.Type == dra.ConditionReady &&
+				condition.Status == metav1.ConditionFalse {
 				out.Reasons = append(out.Reasons, condition.Message)
 			}
 		}
@@ -165,10 +179,16 @@ func claimOf(c *resourceapi.ResourceClaim) Claim {
 func (c *Claim) want(request, class string, count int64, amounts *resourceapi.CapacityRequirements,
 	narrowed bool) {
 	w := dra.Wanted{Claim: c.Name, Request: request, Count: int(max(1, count)), Selected: narrowed}
-	switch class {
-	case "share." + sharing.Domain:
-	case "whole." + sharing.Domain:
+	profile, ofProfile := strings.CutPrefix(class, "mig-")
+	profile, ofKerf := strings.CutSuffix(profile, "."+sharing.Domain)
+	switch {
+	case class == dra.ClassShare:
+	case class == dra.ClassWhole:
 		w.Kind = dra.KindWhole
+	case class == dra.ClassMIG:
+		w.Kind = dra.KindMIG
+	case ofProfile && ofKerf:
+		w.Kind, w.Profile = dra.KindMIG, profile
 	default:
 		return
 	}

@@ -14,11 +14,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/console/model"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // cookieName is the session's cookie, and sessionTime how long it lasts.
@@ -35,6 +37,8 @@ type Viewer struct {
 	Name string
 	// Scope is what the viewer may see now. Namespaces are those that there are.
 	Scope func(ctx context.Context, namespaces []string) (model.Scope, error)
+	// Events reports whether the viewer may see the events of a namespace now; nil is no.
+	Events func(ctx context.Context, namespace string) (bool, error)
 }
 
 // Authenticator knows the viewers.
@@ -79,7 +83,7 @@ func (s *sessions) begin(w http.ResponseWriter, r *http.Request, v *Viewer) {
 	if len(s.all) >= mostSessions {
 		delete(s.all, oldest)
 	}
-	s.all[hash(id)] = session{v, now.Add(sessionTime)}
+	s.all[hash(id)] = session{s.bound(v, hash(id)), now.Add(sessionTime)}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // without TLS the console serves loopback alone
 		Name: cookieName, Value: id, Path: "/", HttpOnly: true, Secure: r.TLS != nil,
 		SameSite: http.SameSiteStrictMode, MaxAge: int(sessionTime.Seconds())})
@@ -91,13 +95,30 @@ func (s *sessions) viewer(r *http.Request) *Viewer {
 	if err != nil {
 		return nil
 	}
+	return s.of(hash(c.Value))
+}
+
+// of is the viewer of a session; nil if it has ended.
+func (s *sessions) of(key string) *Viewer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one, ok := s.all[hash(c.Value)]
+	one, ok := s.all[key]
 	if !ok || s.now().After(one.ends) {
 		return nil
 	}
 	return one.viewer
+}
+
+// bound is the viewer until the session ends: a stream that began before sees nothing after it.
+func (s *sessions) bound(v *Viewer, key string) *Viewer {
+	out := *v
+	out.Scope = func(ctx context.Context, namespaces []string) (model.Scope, error) {
+		if s.of(key) == nil {
+			return model.Scope{}, fmt.Errorf("read session: it has ended; log in again: %w", sharing.ErrDenied)
+		}
+		return v.Scope(ctx, namespaces)
+	}
+	return &out
 }
 
 // Token is a new random token.
@@ -125,7 +146,8 @@ type Local struct {
 // the user who started it.
 func NewLocal(now func() time.Time) *Local {
 	everything := func(context.Context, []string) (model.Scope, error) { return model.Scope{All: true}, nil }
-	return &Local{sessions: newSessions(now), viewer: &Viewer{Scope: everything}, token: Token()}
+	events := func(context.Context, string) (bool, error) { return true, nil }
+	return &Local{sessions: newSessions(now), viewer: &Viewer{Scope: everything, Events: events}, token: Token()}
 }
 
 // Token is the one-time token; empty once it was used.

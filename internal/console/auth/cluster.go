@@ -125,14 +125,10 @@ func (c *Cluster) review(ctx context.Context, token string) (*Viewer, error) {
 		return nil, err
 	}
 	scopes := &scopes{create: c.create, now: c.now, user: who, token: token, owner: c}
-	allowed, err := scopes.allowed(ctx, attributes{Group: sharing.Domain, Resource: "gpunodes", Verb: "list"})
-	if err == nil && !allowed {
-		err = fmt.Errorf("review user %s: may not list gpunodes.kerf.dev: %w", who.Username, sharing.ErrDenied)
-	}
-	if err != nil {
+	if err := scopes.mayLogIn(ctx); err != nil {
 		return nil, err
 	}
-	return &Viewer{Name: who.Username, Scope: scopes.scope}, nil
+	return &Viewer{Name: who.Username, Scope: scopes.scope, Events: scopes.events}, nil
 }
 
 func (c *Cluster) userOf(ctx context.Context, token string) (user, error) {
@@ -175,29 +171,58 @@ type accessReview struct {
 type scopes struct {
 	create Create
 	now    func() time.Time
-	user   user
 	token  string
 	owner  *Cluster
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// user is renewed with the answers: groups can change.
+	user  user
 	at    time.Time
-	asked map[string]bool
+	asked map[attributes]bool
 	all   bool
+}
+
+// mayLogIn is nil if the user may list GPUNodes. The error wraps sharing.ErrDenied if not.
+func (s *scopes) mayLogIn(ctx context.Context) error {
+	allowed, err := s.allowed(ctx, attributes{Group: sharing.Domain, Resource: "gpunodes", Verb: "list"})
+	if err == nil && !allowed {
+		err = fmt.Errorf("review user %s: may not list gpunodes.kerf.dev: %w", s.user.Username, sharing.ErrDenied)
+	}
+	return err
+}
+
+// renew asks again for the token, its user and the right to list GPUNodes, if the answers are old.
+func (s *scopes) renew(ctx context.Context) error {
+	if s.now().Sub(s.at) < scopeTime {
+		return nil
+	}
+	who, err := s.owner.userOf(ctx, s.token)
+	if err != nil {
+		return err
+	}
+	s.user = who
+	if err := s.mayLogIn(ctx); err != nil {
+		return err
+	}
+	all, err := s.allowed(ctx, pods(""))
+	if err != nil {
+		return err
+	}
+	s.at, s.all, s.asked = s.now(), all, map[attributes]bool{}
+	return nil
+}
+
+// pods is the right to list pods in a namespace, or in all for an empty one.
+func pods(namespace string) attributes {
+	return attributes{Namespace: namespace, Resource: "pods", Verb: "list"}
 }
 
 // scope implements Viewer.Scope. It asks again after a while, for the token as well.
 func (s *scopes) scope(ctx context.Context, namespaces []string) (model.Scope, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now().Sub(s.at) >= scopeTime {
-		if _, err := s.owner.userOf(ctx, s.token); err != nil {
-			return model.Scope{}, err
-		}
-		all, err := s.allowed(ctx, attributes{Resource: "pods", Verb: "list"})
-		if err != nil {
-			return model.Scope{}, err
-		}
-		s.at, s.all, s.asked = s.now(), all, map[string]bool{}
+	if err := s.renew(ctx); err != nil {
+		return model.Scope{}, err
 	}
 	if s.all {
 		return model.Scope{All: true}, nil
@@ -207,11 +232,29 @@ func (s *scopes) scope(ctx context.Context, namespaces []string) (model.Scope, e
 	}
 	out := model.Scope{Namespaces: map[string]bool{}}
 	for _, n := range namespaces {
-		if s.asked[n] {
+		if s.asked[pods(n)] {
 			out.Namespaces[n] = true
 		}
 	}
 	return out, nil
+}
+
+// events implements Viewer.Events.
+func (s *scopes) events(ctx context.Context, namespace string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.renew(ctx); err != nil {
+		return false, err
+	}
+	right := attributes{Namespace: namespace, Resource: "events", Verb: "list"}
+	if may, known := s.asked[right]; known {
+		return may, nil
+	}
+	may, err := s.allowed(ctx, right)
+	if err == nil {
+		s.asked[right] = may
+	}
+	return may, err
 }
 
 // ask asks for the namespaces whose answer is not known.
@@ -220,13 +263,13 @@ func (s *scopes) ask(ctx context.Context, namespaces []string) error {
 	g.SetLimit(reviewsAtOnce)
 	answers := make([]bool, len(namespaces))
 	for i, n := range namespaces {
-		if _, known := s.asked[n]; known {
-			answers[i] = s.asked[n]
+		if may, known := s.asked[pods(n)]; known {
+			answers[i] = may
 			continue
 		}
 		g.Go(func() error {
 			var err error
-			answers[i], err = s.allowed(ctx, attributes{Namespace: n, Resource: "pods", Verb: "list"})
+			answers[i], err = s.allowed(ctx, pods(n))
 			return err
 		})
 	}
@@ -234,7 +277,7 @@ func (s *scopes) ask(ctx context.Context, namespaces []string) error {
 		return err
 	}
 	for i, n := range namespaces {
-		s.asked[n] = answers[i]
+		s.asked[pods(n)] = answers[i]
 	}
 	return nil
 }

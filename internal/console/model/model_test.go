@@ -122,12 +122,16 @@ func TestScope(t *testing.T) {
 	s := consoletest.Node("n", 1, consoletest.Grant{Pod: consoletest.Pod("secret", "secret-pod", "n", nil), GiB: 10},
 		consoletest.Grant{Pod: consoletest.Pod("mine", "mine", "n", nil), GiB: 20})
 	s.Config = &gpunode.Config{Errors: []string{"secret error"}}
+	s.GPUs[0].Cordoned = "kept for pod secret/secret-pod (kerf-defrag)"
 	n := model.NodeOf(model.Seen{Name: "n", Status: s}, model.Typical{})
 	before, _ := json.Marshal(n)
 	seen := model.Scope{Namespaces: map[string]bool{"mine": true}}.Node(n)
 	text, err := json.Marshal(seen)
 	if err != nil || strings.Contains(string(text), "secret") || !strings.Contains(string(text), `"pod":"mine"`) {
 		t.Errorf("seen: %s: %v", text, err)
+	}
+	if p := seen.GPUs[0].Problem; p != "cordoned: kept for pod of another namespace (kerf-defrag)" {
+		t.Errorf("problem %q", p)
 	}
 	if len(seen.GPUs[0].Shares) != 2 || seen.GPUs[0].Shares[1].Memory != n.GPUs[0].Shares[1].Memory {
 		t.Errorf("amounts changed: %+v", seen.GPUs[0].Shares)
@@ -137,6 +141,24 @@ func TestScope(t *testing.T) {
 	}
 	if (model.Scope{}).Sees("") || !(model.Scope{All: true}).Sees("") {
 		t.Error("processes belong to viewers of everything")
+	}
+}
+
+func TestTextOfAScope(t *testing.T) {
+	mine := model.Scope{Namespaces: map[string]bool{"mine": true}}
+	for text, want := range map[string]string{
+		"":                      "",
+		"kept for pod mine/a":   "kept for pod mine/a",
+		"kept for pod other/a":  "kept for pod of another namespace",
+		"Pod other/a, pod c/d.": "Pod of another namespace, pod of another namespace.",
+		"Xid 79: I/O error":     "Xid 79: I/O error",
+	} {
+		if got := mine.Text(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+		if got := (model.Scope{All: true}).Text(text); got != text {
+			t.Errorf("a viewer of everything gets %q for %q", got, text)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"sync"
@@ -40,10 +41,11 @@ type Cluster struct {
 	prometheus string
 
 	mu sync.Mutex
-	// nodes are by name. A node is shown once its GPUNode is known.
-	nodes map[string]stream.Node
-	pods  map[string]bool
-	beats map[string]survey.Heartbeat
+	// nodes are by name. A node is shown once its GPUNode is known. Machines are those with a Node object.
+	nodes    map[string]stream.Node
+	machines map[string]bool
+	pods     map[string]bool
+	beats    map[string]beat
 	// problems are by what cannot be read.
 	problems map[string]string
 	prices   config.Prices
@@ -53,7 +55,7 @@ type Cluster struct {
 // Prometheus is an address, or empty.
 func NewCluster(api *access.Client, namespace, prometheus string) *Cluster {
 	return &Cluster{api: api, namespace: namespace, prometheus: prometheus, nodes: map[string]stream.Node{},
-		pods: map[string]bool{}, problems: map[string]string{}}
+		machines: map[string]bool{}, pods: map[string]bool{}, problems: map[string]string{}}
 }
 
 // Run implements Source.
@@ -154,9 +156,14 @@ func (c *Cluster) gpuNode(hub *stream.Broadcaster, raw json.RawMessage, gone boo
 	return name, nil
 }
 
+// noGPUNode forgets a report. Nothing stays of a node whose Node object is gone or was never seen.
 func (c *Cluster) noGPUNode(hub *stream.Broadcaster, name string) {
+	if !c.machines[name] {
+		c.noNode(hub, name)
+		return
+	}
 	n := c.nodes[name]
-	n.Live.Name, n.Live.Report = name, nil
+	n.Live.Report, n.Silent = nil, false
 	c.put(hub, n)
 }
 
@@ -169,12 +176,13 @@ func (c *Cluster) node(hub *stream.Broadcaster, raw json.RawMessage, gone bool) 
 		c.noNode(hub, read.Name)
 		return read.Name, nil
 	}
+	c.machines[read.Name] = true
 	n := c.nodes[read.Name]
-	before := n
+	before := n.Live
 	n.Live.Name, n.Live.CPU, n.Live.Memory = read.Name, cluster.Milli(read.MilliCPU), read.Memory
 	n.Live.Closed, n.Live.Allocatable, n.Labels = read.Closed, read.Allocatable, read.Labels
-	if n.Live.CPU != before.Live.CPU || n.Live.Closed != before.Live.Closed ||
-		!equal(n.Live.Allocatable, before.Live.Allocatable) {
+	if before.Name == "" || n.Live.CPU != before.CPU || n.Live.Memory != before.Memory ||
+		n.Live.Closed != before.Closed || !maps.Equal(n.Live.Allocatable, before.Allocatable) {
 		c.put(hub, n) // a node's status changes every some seconds
 	}
 	c.nodes[read.Name] = n
@@ -183,25 +191,12 @@ func (c *Cluster) node(hub *stream.Broadcaster, raw json.RawMessage, gone bool) 
 
 func (c *Cluster) noNode(hub *stream.Broadcaster, name string) {
 	delete(c.nodes, name)
+	delete(c.machines, name)
 	hub.RemoveNode(name)
-}
-
-func equal(a, b map[string]int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // put tells the hub of a node.
 func (c *Cluster) put(hub *stream.Broadcaster, n stream.Node) {
-	beat, ok := c.beats[n.Live.Name]
-	n.Silent = ok && time.Since(beat.Renewed) > beat.Valid
 	c.nodes[n.Live.Name] = n
 	hub.Node(n)
 }
@@ -251,19 +246,6 @@ func (c *Cluster) poll(ctx context.Context, hub *stream.Broadcaster) {
 		}
 		if !sleep.For(ctx, slowly) {
 			return
-		}
-	}
-}
-
-// heard records heartbeats. The hub learns only of nodes whose state changes.
-func (c *Cluster) heard(hub *stream.Broadcaster, beats map[string]survey.Heartbeat) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.beats = beats
-	for name, n := range c.nodes {
-		beat, ok := beats[name]
-		if silent := ok && time.Since(beat.Renewed) > beat.Valid; silent != n.Silent {
-			c.put(hub, n)
 		}
 	}
 }

@@ -36,6 +36,8 @@ type Machine struct {
 
 	mu     sync.Mutex
 	points map[string][]Point
+	// last is what the agent reported last.
+	last stream.Node
 }
 
 // NewMachine reads the agent whose socket is in dir. The machine is shown by its name.
@@ -52,8 +54,7 @@ func (m *Machine) Run(ctx context.Context, hub *stream.Broadcaster) error {
 			m.see(hub, p, time.Now())
 			return nil
 		}, func(err error) error {
-			hub.Describe(stream.Meta{Source: "machine", Problems: []string{"Cannot read the agent: " + err.Error()},
-				Prometheus: true})
+			m.away(hub, err)
 			return nil
 		})
 		if ctx.Err() != nil {
@@ -68,9 +69,10 @@ func (m *Machine) Run(ctx context.Context, hub *stream.Broadcaster) error {
 func (m *Machine) see(hub *stream.Broadcaster, p *nodeapi.GetNodeResponse, now time.Time) {
 	status, measured := statusOf(p)
 	hub.Describe(stream.Meta{Source: "machine", Problems: append([]string{}, p.GetWarnings()...), Prometheus: true})
-	hub.Node(stream.Node{Live: simulate.LiveNode{Name: m.name, Report: &status}, Usage: measured})
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.last = stream.Node{Live: simulate.LiveNode{Name: m.name, Report: &status}, Usage: measured}
+	hub.Node(m.last)
 	for id, u := range measured {
 		list := m.points[id]
 		if len(list) > 0 && now.Sub(list[len(list)-1].Time) < sampleEvery {
@@ -87,6 +89,18 @@ func (m *Machine) see(hub *stream.Broadcaster, p *nodeapi.GetNodeResponse, now t
 		}
 		list = append(list, one)
 		m.points[id] = list[max(0, len(list)-mostPoints):]
+	}
+}
+
+// away tells the hub that the agent does not answer. Its last report stays, without the measured values.
+func (m *Machine) away(hub *stream.Broadcaster, err error) {
+	hub.Describe(stream.Meta{Source: "machine", Problems: []string{"Cannot read the agent: " + err.Error()},
+		Prometheus: true})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last.Live.Report != nil && !m.last.Silent {
+		m.last.Silent, m.last.Usage = true, nil
+		hub.Node(m.last)
 	}
 }
 

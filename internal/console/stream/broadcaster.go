@@ -13,17 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kerf-gpu/kerf/api/gpunode"
-	"github.com/kerf-gpu/kerf/internal/console/advise"
 	"github.com/kerf-gpu/kerf/internal/console/model"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
-
-// heardFor is how long a report counts if no heartbeat can be read.
-const heardFor = time.Hour
 
 // learnEvery is the shortest time after which typical requests are found again.
 const learnEvery = time.Minute
@@ -33,6 +28,7 @@ type Node struct {
 	// Live has the name, the resources and the report. A node without a report is not shown.
 	Live   simulate.LiveNode
 	Labels map[string]string
+	// Silent is true if the node's agent is away.
 	Silent bool
 	Usage  map[string]model.Usage
 }
@@ -43,7 +39,6 @@ type Broadcaster struct {
 
 	mu      sync.Mutex
 	store   *model.Store
-	state   *scheduler.ClusterState
 	nodes   map[string]Node
 	pods    map[string]*model.SeenPod
 	changed map[string]bool
@@ -54,6 +49,10 @@ type Broadcaster struct {
 	config     *config.Config
 	typical    model.Typical
 	wake       chan struct{}
+	// flushed is the revision of the store of which the viewers know.
+	flushed uint64
+
+	advisor advisor
 }
 
 // learned is what the typical requests were found from.
@@ -67,7 +66,7 @@ type learned struct {
 
 // NewBroadcaster makes an empty hub with a clock.
 func NewBroadcaster(now func() time.Time) *Broadcaster {
-	return &Broadcaster{now: now, store: model.NewStore(), state: scheduler.New(), nodes: map[string]Node{},
+	return &Broadcaster{now: now, store: model.NewStore(), nodes: map[string]Node{},
 		pods: map[string]*model.SeenPod{}, changed: map[string]bool{}, namespaces: map[string]bool{},
 		wake: make(chan struct{})}
 }
@@ -89,19 +88,13 @@ func (h *Broadcaster) Node(n Node) {
 			}
 		}
 	}()
-	h.state.Machine(name, scheduler.Machine{CPU: n.Live.CPU, Memory: n.Live.Memory, Allocatable: n.Live.Allocatable})
 	if n.Live.Report == nil {
-		h.state.NoReport(name)
 		return
 	}
-	h.state.Report(name, *n.Live.Report)
 	for _, g := range n.Live.Report.Grants {
 		if g.Namespace != "" {
 			h.namespaces[g.Namespace] = true
 		}
-	}
-	if !n.Silent {
-		h.state.Heartbeat(name, h.now(), heardFor, h.now())
 	}
 }
 
@@ -111,7 +104,6 @@ func (h *Broadcaster) RemoveNode(name string) {
 	defer h.mu.Unlock()
 	delete(h.nodes, name)
 	delete(h.changed, name)
-	h.state.NoNode(name)
 	h.store.Remove("node/" + name)
 }
 
@@ -126,11 +118,8 @@ func (h *Broadcaster) Pod(p model.SeenPod) {
 	if !ok {
 		return
 	}
-	w.CPU, w.Memory = p.CPU, p.Memory
-	w = h.alike.want(w)
 	h.learned.requests.Add(w, 1)
 	h.namespaces[w.Namespace], h.learned.again = true, true
-	h.state.Pod(p.Pod, w, h.now())
 }
 
 // uncount takes what is known of a pod out of the typical requests.
@@ -176,16 +165,13 @@ func (h *Broadcaster) RemovePod(uid string) {
 		h.store.Remove(podKey(p))
 	}
 	delete(h.pods, uid)
-	h.state.PodRemoved(uid, h.now())
 }
 
 // Configure records the agents' config; nil if it is not known.
 func (h *Broadcaster) Configure(c *config.Config) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.config = c; c != nil {
-		h.state.Configure(*c)
-	}
+	h.config = c
 }
 
 // Meta is what a viewer gets in addition to nodes and pods.
@@ -207,9 +193,9 @@ func (h *Broadcaster) Describe(m Meta) {
 
 // Flush makes the changes visible and wakes the viewers.
 func (h *Broadcaster) Flush() {
+	h.advisor.forget(h.now())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.store.Rev()
 	h.learn()
 	for name := range h.changed {
 		n := h.nodes[name]
@@ -221,7 +207,8 @@ func (h *Broadcaster) Flush() {
 		h.store.Set("node/"+name, model.NodeOf(seen, h.typical))
 	}
 	clear(h.changed)
-	if h.store.Rev() != before || before == 0 {
+	if rev := h.store.Rev(); rev != h.flushed { // pods are in the store before a flush
+		h.flushed = rev
 		close(h.wake)
 		h.wake = make(chan struct{})
 	}
@@ -263,24 +250,6 @@ func (h *Broadcaster) Namespaces() []string {
 	return slices.Sorted(maps.Keys(h.namespaces))
 }
 
-// Advice is the advice for a pending pod. It is false if there is no such pod that the scope sees.
-func (h *Broadcaster) Advice(uid string, scope model.Scope) (advise.Advice, bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p, ok := h.pods[uid]
-	if !ok || !scope.Sees(p.Namespace) {
-		return advise.Advice{}, false, nil
-	}
-	c := advise.Cluster{State: h.state, Config: h.config, Nodes: map[string]simulate.LiveNode{}, Pods: h.pods}
-	for name, n := range h.nodes {
-		if n.Live.Report != nil {
-			c.Nodes[name] = n.Live
-		}
-	}
-	a, err := c.Pod(*p, scope.Sees, h.now())
-	return a, true, err
-}
-
 // Live is the cluster for a simulation.
 func (h *Broadcaster) Live() ([]simulate.LiveNode, []simulate.LivePod) {
 	h.mu.Lock()
@@ -302,16 +271,9 @@ func (h *Broadcaster) Live() ([]simulate.LiveNode, []simulate.LivePod) {
 // unboundedCPU is the CPU of a node whose resources cannot be read.
 const unboundedCPU = cluster.Milli(1_000_000)
 
-// Reports are the reports and the labels of the nodes, and the config that the source read; it may be nil.
-func (h *Broadcaster) Reports() (reports map[string]gpunode.Status, labels map[string]map[string]string,
-	c *config.Config) {
+// Config is the config that the source read; nil if it is not known.
+func (h *Broadcaster) Config() *config.Config {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	reports, labels = map[string]gpunode.Status{}, map[string]map[string]string{}
-	for name, n := range h.nodes {
-		if labels[name] = n.Labels; n.Live.Report != nil {
-			reports[name] = *n.Live.Report
-		}
-	}
-	return reports, labels, h.config
+	return h.config
 }

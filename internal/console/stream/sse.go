@@ -135,22 +135,30 @@ func write(out *bufio.Writer, changed []model.Item, scope model.Scope) error {
 
 // seen is the object's JSON as the scope sees it; nil if it does not.
 func seen(i model.Item, scope model.Scope) ([]byte, error) {
-	if key, pod := strings.CutPrefix(i.Key, "pod/"); pod {
-		if namespace, _, _ := strings.Cut(key, "/"); !scope.Sees(namespace) {
-			return nil, nil
-		}
+	kind, key, _ := strings.Cut(i.Key, "/")
+	if namespace, _, _ := strings.Cut(key, "/"); kind == "pod" && !scope.Sees(namespace) {
+		return nil, nil
 	}
 	switch {
 	case i.Body == nil:
 		return []byte("null"), nil
-	case scope.All || !strings.HasPrefix(i.Key, "node/"):
+	case scope.All:
 		return i.Body, nil
+	case kind == "node":
+		return narrowed(i, scope.Node)
+	case kind == "pod":
+		return narrowed(i, scope.Pod)
 	}
-	var n model.Node
-	if err := json.Unmarshal(i.Body, &n); err != nil {
+	return i.Body, nil
+}
+
+// narrowed is the object's JSON after a change of the object.
+func narrowed[T any](i model.Item, to func(T) T) ([]byte, error) {
+	var v T
+	if err := json.Unmarshal(i.Body, &v); err != nil {
 		return nil, fmt.Errorf("read %s: %w", i.Key, err)
 	}
-	return json.Marshal(scope.Node(n))
+	return json.Marshal(to(v))
 }
 
 // same is true if both scopes see the same.

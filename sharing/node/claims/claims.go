@@ -23,7 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// podPatience is how long Prepare waits for a pod that the API server has not reported yet.
+// podPatience is how long Prepare waits for each pod that the API server has not reported yet.
 const podPatience = 5 * time.Second
 
 // The failpoints of crash tests.
@@ -78,8 +78,8 @@ type Options struct {
 // Preparer prepares claims. It is safe for concurrent use.
 type Preparer struct {
 	Options
-	// mu makes one write of the CDI devices wait for another, so that the last one is of the newest grants. No long
-	// operation holds it.
+	// mu makes one write of the CDI devices wait for another, so that the last one is of the newest grants. It is held
+	// over writes to the disk, but not while Prepare waits for pods, GPUs or instances.
 	mu sync.Mutex
 }
 
@@ -178,12 +178,10 @@ func (p *Preparer) Prepared(ctx context.Context) ([]dra.ClaimRef, error) {
 			uids[g.Owner.PodUID] = append(uids[g.Owner.PodUID], a.ClaimUID())
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, podPatience)
-	defer cancel()
 	var out []dra.ClaimRef
 	var errs []error
 	for _, pod := range slices.Sorted(maps.Keys(uids)) {
-		known, ok, err := p.Pods.Pod(ctx, pod)
+		known, ok, err := p.pod(ctx, pod)
 		if !ok {
 			errs = append(errs, fmt.Errorf("pod %q is not known: %w", pod, errors.Join(err, sharing.ErrUnavailable)))
 		}
@@ -246,11 +244,9 @@ func (p *Preparer) podOf(ctx context.Context, claims []dra.Claim) (sharing.Pod, 
 		}
 		return 0
 	})
-	ctx, cancel := context.WithTimeout(ctx, podPatience)
-	defer cancel()
 	var errs []error
 	for _, uid := range uids {
-		pod, ok, err := p.Pods.Pod(ctx, uid)
+		pod, ok, err := p.pod(ctx, uid)
 		if ok && !pod.Terminal {
 			return pod, nil
 		}
@@ -258,6 +254,13 @@ func (p *Preparer) podOf(ctx context.Context, claims []dra.Claim) (sharing.Pod, 
 	}
 	return sharing.Pod{}, fmt.Errorf("no pod of this node is known for which claims %v are reserved: %w", names(claims),
 		errors.Join(append(errs, sharing.ErrUnavailable)...))
+}
+
+// pod waits for one pod. Each has its own time: one that is never reported takes none from the next.
+func (p *Preparer) pod(ctx context.Context, uid string) (sharing.Pod, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, podPatience)
+	defer cancel()
+	return p.Pods.Pod(ctx, uid) //nolint:wrapcheck // it names the pod
 }
 
 func names(claims []dra.Claim) []string {

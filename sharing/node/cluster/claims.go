@@ -62,7 +62,8 @@ func newClaimFront(k *Kubernetes) (*claimFront, error) {
 		Log: k.Log, Client: client, Node: k.Options.Cluster.Node, Preparer: f.preparer,
 		Registry: filepath.Join(k.Options.Cluster.Kubelet, "plugins_registry"),
 		Plugins:  filepath.Join(k.Options.Cluster.Kubelet, "plugins"),
-		Devices:  f.devices, Changed: k.Runtime.Changed, Grants: f.granted, Now: time.Now,
+		Devices:  f.devices, Changed: k.Runtime.Changed, Grants: f.granted, Condition: f.condition,
+		Now: time.Now,
 	})
 	return f, nil
 }
@@ -95,17 +96,9 @@ func (f *claimFront) EndClaims(uids []string) error { return f.k.Runtime.EndClai
 // Save implements claims.Node.
 func (f *claimFront) Save() error { return f.k.Runtime.Store.Save() }
 
-// AwaitInstances implements claims.Node. The reconciler creates the instances of all grants.
+// AwaitInstances implements claims.Node.
 func (f *claimFront) AwaitInstances(ctx context.Context, podUID string) error {
-	for _, g := range f.Grants() {
-		if g.Owner.PodUID != podUID {
-			continue
-		}
-		if err := f.k.Runtime.Instances.Await(ctx, g.ID); err != nil {
-			return err //nolint:wrapcheck // it names the instance
-		}
-	}
-	return nil
+	return f.k.Runtime.AwaitInstances(ctx, podUID)
 }
 
 // Grants implements claims.Node.
@@ -142,10 +135,18 @@ func (f *claimFront) serve(ctx context.Context) {
 			return
 		}
 		k.Log.Error("failed to serve ResourceClaims, will retry", "error", err)
-		k.Runtime.Conditions.Set(conditions.Claims, "pods get no GPU by ResourceClaim: "+err.Error()+
-			"; install Kerf with dra.enabled=true")
+		f.condition(err)
 		sleep.For(ctx, claimsRetry)
 	}
+}
+
+// condition tells the users of the node why ResourceClaims are not served; nil if they are.
+func (f *claimFront) condition(err error) {
+	text := ""
+	if err != nil {
+		text = "pods get no GPU by ResourceClaim: " + err.Error() + "; install Kerf with dra.enabled=true"
+	}
+	f.k.Runtime.Conditions.Set(conditions.Claims, text)
 }
 
 // needed reports whether the pool has the DRA front end, or a GPU or a grant still has it.

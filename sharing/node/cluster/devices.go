@@ -8,7 +8,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/dra"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
@@ -16,7 +15,6 @@ import (
 // Then the ResourceSlices of the agent before stay as they are.
 func (f *claimFront) devices() ([]dra.Device, bool) {
 	k := f.k
-	k.Runtime.Conditions.Set(conditions.Claims, "") // the plugin has started
 	if !f.known.Load() {
 		if !k.Runtime.DriverSeen() || len(k.Runtime.NotReady()) > 0 {
 			return nil, false

@@ -11,6 +11,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
+// claimRemedy is what users do about a claim that is another pod's.
+const claimRemedy = "give each pod its own claim, for example with a ResourceClaimTemplate"
+
 // ClaimGrant finds the grant of a container that ResourceClaims admit. Only NodePrepareResources makes such a grant, so
 // a container without one does not start. An init container uses the grant of a container with the same claims.
 func ClaimGrant(l *ledger.Ledger, ask sharing.ContainerRequest) (ledger.GrantID, error) {
@@ -31,11 +34,14 @@ func ClaimGrant(l *ledger.Ledger, ask sharing.ContainerRequest) (ledger.GrantID,
 	for _, other := range l.Grants() {
 		if o := other.Owner; o.PodUID != ask.Ref.PodUID && slices.ContainsFunc(other.Requests,
 			func(a sharing.ResourceRequest) bool { return slices.Contains(ask.Requests, a) }) {
-			return "", fmt.Errorf("pod %s/%s has the ResourceClaim; one pod can use it, so give each pod a claim "+
-				"(ResourceClaimTemplate): %w", o.Namespace, o.PodName, sharing.ErrInvalid)
+			return "", fmt.Errorf("pod %s/%s has the ResourceClaim; %s: %w", o.Namespace, o.PodName, claimRemedy,
+				sharing.ErrInvalid)
 		}
 	}
-	return "", fmt.Errorf("NodePrepareResources has not reserved its ResourceClaim: %w", sharing.ErrUnavailable)
+	// kubelet prepares a claim once, for the first of its pods, and starts a container only after that. So no later try
+	// finds a grant.
+	return "", fmt.Errorf("no grant of pod %s/%s has its ResourceClaim: it was prepared for another pod, or has been "+
+		"unprepared; %s: %w", ask.Ref.Namespace, ask.Ref.Pod, claimRemedy, sharing.ErrInvalid)
 }
 
 // grantOfClaims is a grant of the pod with the same claims.

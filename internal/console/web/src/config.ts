@@ -4,7 +4,7 @@
 // The view Config: the applied config, and errors, differences and plan of a pasted one.
 
 import { el, field, fill, link, plural } from "./dom";
-import { get, Node, nodes, post } from "./state";
+import { get, Latest, Node, nodes, post } from "./state";
 import { Table } from "./table";
 import type { View } from "./main";
 
@@ -28,6 +28,7 @@ export class ConfigView implements View {
   private readonly result = el("section", { "aria-live": "polite", "aria-label": "Result" });
   private readonly text: HTMLTextAreaElement;
   private readonly status: Table<Node>;
+  private readonly latest = new Latest();
 
   constructor() {
     this.status = new Table<Node>("Config of each node", [
@@ -61,11 +62,13 @@ export class ConfigView implements View {
   }
 
   private async compare(): Promise<void> {
+    const newest = this.latest.next();
     fill(this.result, el("p", {}, "Comparing ..."));
     try {
-      this.show(await post<Checked>("/api/config", { text: this.text.value }));
+      const checked = await post<Checked>("/api/config", { text: this.text.value });
+      if (newest()) this.show(checked);
     } catch (e) {
-      fill(this.result, el("p", { class: "bad", role: "alert" }, (e as Error).message));
+      if (newest()) fill(this.result, el("p", { class: "bad", role: "alert" }, (e as Error).message));
     }
   }
 

@@ -4,7 +4,7 @@
 // The view GPU: its shares against their caps, usage over time, and events of its pods.
 
 import { bytes, el, fill, link, number, select } from "./dom";
-import { get, GPU, Node, nodes, Share, source } from "./state";
+import { get, GPU, Latest, Node, nodes, Share, source } from "./state";
 import { describe, paintGPU } from "./cluster";
 import { Drawing, Pen, Table } from "./table";
 import type { View } from "./main";
@@ -27,6 +27,8 @@ export class GPUView implements View {
   private history: Point[] = [];
   private asked = "";
   private since = "1h";
+  private readonly latestHistory = new Latest();
+  private readonly latestEvents = new Latest();
 
   constructor(private readonly node: string, private readonly uuid: string) {
     this.title = `GPU of ${node}`;
@@ -96,11 +98,15 @@ export class GPUView implements View {
   }
 
   private async ask(): Promise<void> {
+    const newest = this.latestHistory.next();
     try {
       const query = `gpu=${encodeURIComponent(this.uuid)}&since=${this.since}`;
-      this.history = (await get<{ points: Point[] }>("/api/history?" + query)).points;
+      const said = await get<{ points: Point[] }>("/api/history?" + query);
+      if (!newest()) return;
+      this.history = said.points;
       this.note.textContent = this.history.length ? "" : "There is no measurement yet.";
     } catch (e) {
+      if (!newest()) return;
       this.history = [];
       this.note.textContent = source.prometheus ? String((e as Error).message)
         : "Usage over time needs a Prometheus: start the console with --prometheus.";
@@ -110,7 +116,7 @@ export class GPUView implements View {
   }
 
   private async askEvents(pods: string[]): Promise<void> {
-    const all: Event[] = [];
+    const newest = this.latestEvents.next(), all: Event[] = [];
     for (const pod of pods) {
       const [namespace, podName] = pod.split("/");
       try {
@@ -118,6 +124,7 @@ export class GPUView implements View {
         const said = await get<{ events: Event[] }>("/api/events?" + query);
         all.push(...said.events.map((e) => ({ ...e, pod })));
       } catch { /* events of a pod that is gone are gone */ }
+      if (!newest()) return;
     }
     this.events.set(all);
   }

@@ -109,6 +109,16 @@ function login(): void {
   document.title = "Log in - Kerf";
 }
 
+const retryTime = 5000;
+
+// reconnect goes on after the server rejected the stream. Without a session or its rights, the user must log in.
+async function reconnect(): Promise<void> {
+  try {
+    if ((await fetch("/api/me")).status === 401) return login();
+  } catch { /* the console is away */ }
+  setTimeout(() => connect(update, reconnect), retryTime);
+}
+
 async function start(): Promise<void> {
   try {
     const me = await get<{ name: string; all: boolean }>("/api/me");
@@ -124,7 +134,7 @@ async function start(): Promise<void> {
       button("Keys", () => help.showModal())), main, help);
   listen();
   show();
-  connect(update);
+  connect(update, reconnect);
 }
 
 // The benchmark reads the view.

@@ -34,8 +34,9 @@ export let ready = false;
 
 type Listener = (connected: boolean) => void;
 
-// connect opens the stream. It calls changed at most once for each frame.
-export function connect(changed: Listener): void {
+// connect opens the stream. It calls changed at most once for each frame. It calls closed if the server rejected the
+// request, because the browser does not try again then.
+export function connect(changed: Listener, closed: () => void): void {
   const stream = new EventSource("/api/stream");
   let asked = false;
   const soon = (connected: boolean) => {
@@ -46,7 +47,10 @@ export function connect(changed: Listener): void {
   stream.addEventListener("reset", () => { nodes.clear(); pods.clear(); ready = false; });
   stream.addEventListener("message", (e) => { apply(JSON.parse(e.data)); if (!ready) soon(true); });
   stream.addEventListener("ready", () => { ready = true; version++; soon(true); });
-  stream.addEventListener("error", () => soon(false));
+  stream.addEventListener("error", () => {
+    soon(false);
+    if (stream.readyState === EventSource.CLOSED) closed();
+  });
 }
 
 function apply(delta: Record<string, unknown>): void {
@@ -63,6 +67,17 @@ function apply(delta: Record<string, unknown>): void {
 function put<T>(map: Map<string, T>, key: string, value: T | null): void {
   if (value === null) map.delete(key);
   else map.set(key, value);
+}
+
+// Latest tells the newest of several questions: an answer of an earlier one can arrive after its own.
+export class Latest {
+  private asked = 0;
+
+  // next begins a question, and returns whether it is still the newest.
+  next(): () => boolean {
+    const mine = ++this.asked;
+    return () => mine === this.asked;
+  }
 }
 
 // get and post ask the server. An error has the server's words.

@@ -4,7 +4,7 @@
 // The view Teams: what each team used, wasted and cost.
 
 import { bytes, el, field, fill, number, param, select, setParam } from "./dom";
-import { get, nodes } from "./state";
+import { get, Latest, nodes } from "./state";
 import { Drawing, Pen, Table } from "./table";
 import type { View } from "./main";
 
@@ -27,6 +27,7 @@ export class TeamsView implements View {
   private readonly drawing: Drawing;
   private rows: Row[] = [];
   private by = "namespace";
+  private readonly latest = new Latest();
 
   constructor() {
     this.now = new Table<Now>("Granted now", [
@@ -68,11 +69,13 @@ export class TeamsView implements View {
 
   private async ask(): Promise<void> {
     const label = param("label"), by = label ? "label:" + label : param("by") || "namespace";
+    const newest = this.latest.next();
     this.summary.textContent = "Reading usage ...";
     try {
       const u = await get<Usage>(`/api/teams?since=${param("since") || "24h"}&by=${encodeURIComponent(by)}`);
-      this.show(u);
+      if (newest()) this.show(u);
     } catch (e) {
+      if (!newest()) return;
       this.rows = [];
       fill(this.holder);
       this.summary.textContent = `Usage over time is not available: ${(e as Error).message}`;

@@ -4,7 +4,7 @@
 // The view What if: nodes, MIG mode and further pods, simulated on the running cluster.
 
 import { button, el, field, fill, number, param, plural, select, setOptions, setParam } from "./dom";
-import { get, nodes, post } from "./state";
+import { get, Latest, nodes, post } from "./state";
 import { Table } from "./table";
 import type { View } from "./main";
 
@@ -22,6 +22,7 @@ export class WhatIfView implements View {
   private readonly like: HTMLSelectElement;
   private readonly profile: HTMLSelectElement;
   private readonly inputs: Record<string, HTMLInputElement> = {};
+  private readonly latest = new Latest();
 
   constructor() {
     const text = (name: string, placeholder: string) => this.inputs[name] = el("input", { type: "text",
@@ -69,11 +70,13 @@ export class WhatIfView implements View {
   }
 
   private async ask(): Promise<void> {
+    const newest = this.latest.next();
     fill(this.result, el("p", {}, "Simulating ..."));
     try {
-      this.show(await post<Fit>("/api/whatif", this.question()));
+      const fit = await post<Fit>("/api/whatif", this.question());
+      if (newest()) this.show(fit);
     } catch (e) {
-      fill(this.result, el("p", { class: "bad", role: "alert" }, (e as Error).message));
+      if (newest()) fill(this.result, el("p", { class: "bad", role: "alert" }, (e as Error).message));
     }
   }
 

@@ -86,7 +86,7 @@
   var source = { source: "", problems: [], prometheus: false };
   var version = 0;
   var ready = false;
-  function connect(changed) {
+  function connect(changed, closed) {
     const stream = new EventSource("/api/stream");
     let asked = false;
     const soon = (connected) => {
@@ -111,7 +111,10 @@
       version++;
       soon(true);
     });
-    stream.addEventListener("error", () => soon(false));
+    stream.addEventListener("error", () => {
+      soon(false);
+      if (stream.readyState === EventSource.CLOSED) closed();
+    });
   }
   function apply(delta) {
     version++;
@@ -127,6 +130,14 @@
     if (value === null) map.delete(key);
     else map.set(key, value);
   }
+  var Latest = class {
+    asked = 0;
+    // next begins a question, and returns whether it is still the newest.
+    next() {
+      const mine = ++this.asked;
+      return () => mine === this.asked;
+    }
+  };
   async function get(path) {
     return answer(await fetch(path));
   }
@@ -819,6 +830,8 @@
     history = [];
     asked = "";
     since = "1h";
+    latestHistory = new Latest();
+    latestEvents = new Latest();
     times() {
       const s = select([["1h", "1 hour"], ["24h", "1 day"], ["168h", "7 days"]], this.since, (v) => {
         this.since = v;
@@ -850,11 +863,15 @@
       }
     }
     async ask() {
+      const newest = this.latestHistory.next();
       try {
         const query = `gpu=${encodeURIComponent(this.uuid)}&since=${this.since}`;
-        this.history = (await get("/api/history?" + query)).points;
+        const said = await get("/api/history?" + query);
+        if (!newest()) return;
+        this.history = said.points;
         this.note.textContent = this.history.length ? "" : "There is no measurement yet.";
       } catch (e) {
+        if (!newest()) return;
         this.history = [];
         this.note.textContent = source.prometheus ? String(e.message) : "Usage over time needs a Prometheus: start the console with --prometheus.";
       }
@@ -862,7 +879,7 @@
       this.chart.draw();
     }
     async askEvents(pods2) {
-      const all = [];
+      const newest = this.latestEvents.next(), all = [];
       for (const pod of pods2) {
         const [namespace, podName] = pod.split("/");
         try {
@@ -871,6 +888,7 @@
           all.push(...said.events.map((e) => ({ ...e, pod })));
         } catch {
         }
+        if (!newest()) return;
       }
       this.events.set(all);
     }
@@ -1064,6 +1082,7 @@
     drawing;
     rows = [];
     by = "namespace";
+    latest = new Latest();
     constructor() {
       this.now = new Table("Granted now", [
         { name: "Namespace", text: (r) => r.namespace },
@@ -1127,11 +1146,13 @@
     }
     async ask() {
       const label = param("label"), by = label ? "label:" + label : param("by") || "namespace";
+      const newest = this.latest.next();
       this.summary.textContent = "Reading usage ...";
       try {
         const u = await get(`/api/teams?since=${param("since") || "24h"}&by=${encodeURIComponent(by)}`);
-        this.show(u);
+        if (newest()) this.show(u);
       } catch (e) {
+        if (!newest()) return;
         this.rows = [];
         fill(this.holder);
         this.summary.textContent = `Usage over time is not available: ${e.message}`;
@@ -1207,6 +1228,7 @@
     like;
     profile;
     inputs = {};
+    latest = new Latest();
     constructor() {
       const text = (name2, placeholder) => this.inputs[name2] = el("input", {
         type: "text",
@@ -1285,11 +1307,13 @@
       };
     }
     async ask() {
+      const newest = this.latest.next();
       fill(this.result, el("p", {}, "Simulating ..."));
       try {
-        this.show(await post("/api/whatif", this.question()));
+        const fit = await post("/api/whatif", this.question());
+        if (newest()) this.show(fit);
       } catch (e) {
-        fill(this.result, el("p", { class: "bad", role: "alert" }, e.message));
+        if (newest()) fill(this.result, el("p", { class: "bad", role: "alert" }, e.message));
       }
     }
     show(f) {
@@ -1327,6 +1351,7 @@
     result = el("section", { "aria-live": "polite", "aria-label": "Result" });
     text;
     status;
+    latest = new Latest();
     constructor() {
       this.status = new Table("Config of each node", [
         { name: "Node", text: (n) => n.name, cell: (n) => link(`/cluster?q=${encodeURIComponent(n.name)}`, n.name) },
@@ -1376,11 +1401,13 @@
       }
     }
     async compare() {
+      const newest = this.latest.next();
       fill(this.result, el("p", {}, "Comparing ..."));
       try {
-        this.show(await post("/api/config", { text: this.text.value }));
+        const checked = await post("/api/config", { text: this.text.value });
+        if (newest()) this.show(checked);
       } catch (e) {
-        fill(this.result, el("p", { class: "bad", role: "alert" }, e.message));
+        if (newest()) fill(this.result, el("p", { class: "bad", role: "alert" }, e.message));
       }
     }
     show(c) {
@@ -1557,6 +1584,14 @@
     ));
     document.title = "Log in - Kerf";
   }
+  var retryTime = 5e3;
+  async function reconnect() {
+    try {
+      if ((await fetch("/api/me")).status === 401) return login();
+    } catch {
+    }
+    setTimeout(() => connect(update, reconnect), retryTime);
+  }
   async function start() {
     try {
       const me = await get("/api/me");
@@ -1584,7 +1619,7 @@
     );
     listen();
     show();
-    connect(update);
+    connect(update, reconnect);
   }
   Object.defineProperty(window, "kerfView", { get: () => view });
   void start();
