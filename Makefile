@@ -196,7 +196,7 @@ kills: need ## Kill programs that count their memory at random moments, KILLS (1
 	hack/kills.sh $(KILLS)
 
 .PHONY: bench-placement
-bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd and bestfit
+bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd, bestfit, dra-kerf and dra-firstfit
 	hack/record.sh hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
 
 .PHONY: bench-console

@@ -22,6 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/lab/openb"
 	"github.com/kerf-gpu/kerf/lab/plot"
 	"github.com/kerf-gpu/kerf/lab/policy"
+	"github.com/kerf-gpu/kerf/lab/policy/dra"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
@@ -56,8 +57,7 @@ func (x *experiment) Define(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&x.nodes, "trace-nodes", "", "CSV file of the nodes")
 	f.StringVar(&x.pods, "trace-pods", "", "CSV file of the pods")
-	f.StringSliceVar(&x.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(policy.Policies(),
-		", "))
+	f.StringSliceVar(&x.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(policies(), ", "))
 	f.Float64Var(&x.lives, "churn-lives", simulate.CountedLives,
 		"with --churn, for how many mean life times it is counted, after 2.5 that are not")
 	f.Float64Var(&x.usable, "usable", 0,
@@ -106,7 +106,7 @@ func (x *experiment) Check(o run.Options) error {
 
 // checkPolicies finds a misspelt policy before the first one takes its time.
 func (x *experiment) checkPolicies() error {
-	known := policy.Policies()
+	known := policies()
 	if len(x.policies) == 0 {
 		return fmt.Errorf("--policy is empty: write one or more of %s", strings.Join(known, ", "))
 	}
@@ -143,8 +143,14 @@ func (x *experiment) Policies() []string { return x.policies }
 // Policy implements the extension.
 func (x *experiment) Policy(name string, nodes []cluster.Node, pods []simulate.Pod, seed int64) (cluster.Policy,
 	error) {
+	if slices.Contains(dra.Policies(), name) {
+		return dra.New(name, nodes, pods, seed)
+	}
 	return policy.New(name, nodes, pods, seed)
 }
+
+// policies are the names of all policies.
+func policies() []string { return append(policy.Policies(), dra.Policies()...) }
 
 // Set implements the extension.
 func (x *experiment) Set(e *simulate.Experiment) {

@@ -24,6 +24,12 @@ type Fresh interface {
 	Draw()
 }
 
+// Chooser is a Policy that looks at all nodes for each decision, and not at one score for each.
+type Chooser interface {
+	// Choose is Cluster.Choose for the nodes as they are. It must not change them.
+	Choose(nodes []*Node, r Request) (Placement, bool)
+}
+
 // Leaver is a Policy that looks at whether requests leave again.
 type Leaver interface {
 	// Leave hears that one did; true when scores differ from now on.
@@ -79,6 +85,9 @@ func (c *Cluster) Len() int { return len(c.nodes) }
 
 // Choose finds the best placement without taking it; false when no node can answer.
 func (c *Cluster) Choose(r Request) (Placement, bool) {
+	if p, ok := c.policy.(Chooser); ok {
+		return p.Choose(c.nodes, r)
+	}
 	c.survey()
 	ranks := c.ranked(r.Shape)
 	best := ranks.top()

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/mig"
 )
@@ -149,15 +150,27 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	if n.Table != nil && s.GPUs == 1 {
 		return k.instanceScore(n, s)
 	}
+	return Each(n, s, k.terms(n, s))
+}
+
+// ScoreOn is the score of a request of one GPU on a GPU with room that others choose.
+func (k *Kerf) ScoreOn(n *Node, s Shape, gpu int) int64 {
+	after := slices.Clone(n.GPUs)
+	after[gpu] -= s.Share
+	return k.terms(n, s)(after, gpu)
+}
+
+// terms is the score of a way to place the shape, as Each takes it.
+func (k *Kerf) terms(n *Node, s Shape) func(after []Milli, gpu int) int64 {
 	weigh := k.weights()
 	now := k.worth(n)
-	return Each(n, s, func(after []Milli, gpu int) int64 {
+	return func(after []Milli, gpu int) int64 {
 		score := floor(k.gain(n, s, now, after, gpu).sum(), weigh.step) * weigh.step * scoreUnit
 		if k.left == leavingAfter {
 			score += fuller(after)
 		}
 		return score
-	})
+	}
 }
 
 // fuller decides between nodes that are equal by the terms, if requests leave again. Nodes with fewer GPUs come first,
