@@ -37,6 +37,8 @@ type Cluster interface {
 	Release(pod int, p Place)
 	// Withhold says whether GPUs of a node take no new pod.
 	Withhold(node int, gpus []int, withheld bool)
+	// Work measures what these functions have done since the start, in units of about 0.1 µs. 0 sets no bound.
+	Work() int64
 }
 
 // Pod is a pod with GPUs, or one that waits for them.
@@ -150,6 +152,8 @@ type Plan struct {
 	Fit []Fit
 	// Left are the pending pods that still do not fit.
 	Left []int
+	// Partial is true if the search ended at its bound: other moves may help, and pods of Left may fit.
+	Partial bool
 }
 
 // Moves is the number of moves of all steps.

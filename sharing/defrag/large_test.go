@@ -53,6 +53,18 @@ func TestLargePlans(t *testing.T) {
 	}
 }
 
+// A search that has reached its bound ends, says so, and leaves the pending pod.
+func TestBoundOfAPlan(t *testing.T) {
+	for work, partial := range map[int64]bool{0: false, 1 << 40: true} {
+		in := large(3, 20)
+		in.model.work = work
+		plan := defrag.Make(&in.Problem, in.model)
+		if plan.Partial != partial || partial && (len(plan.Steps) > 0 || len(plan.Left) != 1) {
+			t.Errorf("work %d: %+v", work, plan)
+		}
+	}
+}
+
 // At 5,000 nodes a plan is to take less than 2 s.
 func BenchmarkLarge(b *testing.B) {
 	for b.Loop() {

@@ -17,6 +17,8 @@ type model struct {
 	asks []ask
 	free [][]int
 	held [][]bool
+	// work is what Work returns from the start on.
+	work int64
 }
 
 func newModel(nodes, gpus int) *model {
@@ -94,6 +96,8 @@ func (m *model) change(pod int, p defrag.Place, sign int) {
 		}
 	}
 }
+
+func (m *model) Work() int64 { return m.work }
 
 func (m *model) Withhold(node int, gpus []int, withheld bool) {
 	for _, g := range gpus {

@@ -17,6 +17,10 @@ const (
 // mostClasses bounds how many different pending requests a step is looked for.
 const mostClasses = 16
 
+// mostWork bounds a plan, in the units of Cluster.Work: on one core about a second. The pending pods that fit without
+// a move get half of it.
+const mostWork = 6_000_000
+
 // solver makes one plan.
 type solver struct {
 	problem *Problem
@@ -31,7 +35,15 @@ type solver struct {
 	// on are the pods on each node.
 	on [][]int
 	// dead are the classes of pending pods for which no step was found; more moves do not help them.
-	dead map[string]bool
+	dead    map[string]bool
+	partial bool
+}
+
+// spent reports whether the work is more than a bound. The plan is then partial.
+func (s *solver) spent(most int64) bool {
+	over := s.cluster.Work() > most
+	s.partial = s.partial || over
+	return over
 }
 
 // Make plans moves. It leaves the cluster as it is after the plan.
@@ -51,7 +63,7 @@ func Make(p *Problem, c Cluster) Plan {
 		x, y := &p.Pods[a], &p.Pods[b]
 		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(y.Demand, x.Demand))
 	})
-	plan := Plan{Fit: s.settle()}
+	plan := Plan{Fit: s.settle(mostWork / 2)}
 	for s.moves > 0 && len(s.waiting) > 0 {
 		step, ok := s.next()
 		if !ok {
@@ -60,7 +72,7 @@ func Make(p *Problem, c Cluster) Plan {
 		s.apply(&step)
 		plan.Steps = append(plan.Steps, step)
 	}
-	plan.Left = s.waiting
+	plan.Left, plan.Partial = s.waiting, s.partial
 	return plan
 }
 
@@ -70,13 +82,13 @@ func (s *solver) put(pod int, p Place) {
 	s.on[p.Node] = append(s.on[p.Node], pod)
 }
 
-// settle places the waiting pods that fit.
-func (s *solver) settle() []Fit {
+// settle places the waiting pods that fit, until the work is more than a bound.
+func (s *solver) settle(most int64) []Fit {
 	var fits []Fit
 	full := map[string]bool{}
 	s.waiting = slices.DeleteFunc(s.waiting, func(pod int) bool {
 		class := s.problem.Pods[pod].Class
-		if class != "" && full[class] {
+		if class != "" && full[class] || s.spent(most) {
 			return false
 		}
 		p, ok := s.cluster.Best(pod)
@@ -161,7 +173,7 @@ func (s *solver) apply(step *Step) {
 		s.put(f.Pod, f.To)
 		s.waiting = slices.DeleteFunc(s.waiting, func(pod int) bool { return pod == f.Pod })
 	}
-	for _, f := range s.settle() {
+	for _, f := range s.settle(mostWork) {
 		step.Fits = append(step.Fits, f)
 		step.Freed += s.problem.Pods[f.Pod].Demand
 	}

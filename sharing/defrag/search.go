@@ -19,7 +19,7 @@ func (s *solver) search() (Step, bool) {
 		if class != "" && (seen[class] || s.dead[class]) {
 			continue
 		}
-		if len(seen) == mostClasses {
+		if len(seen) == mostClasses || s.spent(mostWork) {
 			break
 		}
 		seen[cmp.Or(class, s.problem.Pods[pod].UID)] = true
@@ -60,7 +60,7 @@ func (s *solver) room(pod int, limit int64) (Step, bool) {
 	})
 	best, found := Step{}, false
 	for i, at := range spots {
-		if at.bound >= limit || i == mostSpots {
+		if at.bound >= limit || i == mostSpots || s.spent(mostWork) {
 			break
 		}
 		if step, ok := s.clear(pod, at.node, limit); ok {

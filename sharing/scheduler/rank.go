@@ -110,10 +110,8 @@ func (j *judge) Candidates(w PodRequest, machines iter.Seq2[string, cluster.Mill
 
 // ranked is the node's answer, kept for pods of one container: what those of several get depends on their names.
 func (j *judge) ranked(n *node, k kind, w PodRequest, free cluster.Milli, now time.Time) ranked {
-	if len(w.Containers) == 1 && k.place < len(n.ranked) {
-		if a := n.ranked[k.place]; a.kind == k.number && a.version == n.version && a.era == j.era && a.free == free {
-			return a
-		}
+	if a, ok := j.known(n, k, w, free); ok {
+		return a
 	}
 	a := ranked{kind: k.number, version: n.version, era: j.era, free: free}
 	if a.fits = j.Fit(w, n.name, now).Reason == Fits; a.fits {
@@ -126,6 +124,15 @@ func (j *judge) ranked(n *node, k kind, w PodRequest, free cluster.Milli, now ti
 		n.ranked[k.place] = a
 	}
 	return a
+}
+
+// known is the node's answer if it was kept.
+func (j *judge) known(n *node, k kind, w PodRequest, free cluster.Milli) (ranked, bool) {
+	if len(w.Containers) != 1 || k.place >= len(n.ranked) {
+		return ranked{}, false
+	}
+	a := n.ranked[k.place]
+	return a, a.kind == k.number && a.version == n.version && a.era == j.era && a.free == free
 }
 
 // of is the kind of the pod; beyond mostKept of them, all are forgotten.

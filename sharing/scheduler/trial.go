@@ -28,9 +28,19 @@ type Trial struct {
 	free  []Free
 	// states are those of the nodes that were changed; nil for the others.
 	states []*state
-	// withheld are GPUs that take nothing new and would.
+	// withheld are GPUs that take nothing new and would, and kept how many each node has.
 	withheld map[sharing.GPURef]bool
+	kept     []int
+	work     int64
+	// largest is the memory of the largest GPU.
+	largest sharing.Bytes
 }
+
+// judgeWork is the cost of a judgment of a node. Reading a known answer costs 1.
+const judgeWork = 200
+
+// Work measures what the Trial has done so far. To read a known answer of a node is 1, and takes about 0.1 µs.
+func (t *Trial) Work() int64 { return t.work }
 
 // Trial starts one on the nodes that report, sorted by name. A machine that is not in free counts as closed.
 func (b *ClusterState) Trial(free map[string]Free, now time.Time) *Trial {
@@ -42,11 +52,16 @@ func (b *ClusterState) Trial(free map[string]Free, now time.Time) *Trial {
 		}
 	}
 	slices.Sort(t.names)
-	t.states = make([]*state, len(t.names))
+	t.states, t.kept = make([]*state, len(t.names)), make([]int, len(t.names))
 	for _, name := range t.names {
 		f, ok := free[name]
 		f.Closed = f.Closed || !ok
 		t.free = append(t.free, f)
+	}
+	for i := range t.names {
+		for _, g := range t.read(i).gpus {
+			t.largest = max(t.largest, g.GPU.Bookable())
+		}
 	}
 	return t
 }
@@ -109,20 +124,14 @@ func (t *Trial) Demand(i int, p sharing.Placement) int64 {
 
 // Wanted is how many GPUs a pod requests, and what it takes of all of them in thousandths, measured by the largest GPU.
 func (t *Trial) Wanted(w PodRequest) (gpus int, demand int64) {
-	largest := sharing.Bytes(0)
-	for i := range t.names {
-		for _, g := range t.read(i).gpus {
-			largest = max(largest, g.GPU.Bookable())
-		}
-	}
 	for _, a := range w.Containers {
 		if a.Kind == sharing.ContainerInit {
 			continue
 		}
 		s := shapeOf(a.Request, 0)
 		share := s.Share
-		if s.GPUMemory > 0 && largest > 0 {
-			share = max(share, milli(s.GPUMemory, largest, true))
+		if s.GPUMemory > 0 && t.largest > 0 {
+			share = max(share, milli(s.GPUMemory, t.largest, true))
 		}
 		gpus, demand = gpus+s.GPUs, demand+int64(s.GPUs)*int64(min(share, cluster.WholeGPU))
 	}
@@ -137,14 +146,39 @@ func (t *Trial) closed(w PodRequest, i int) bool {
 
 // Fit is the placement that the scheduler would choose on a node; false if the pod does not fit.
 func (t *Trial) Fit(w PodRequest, i int) ([]Planned, bool) {
-	if t.closed(w, i) {
+	if t.closed(w, i) || !t.mayFit(w, i) {
 		return nil, false
 	}
 	v := t.verdict(w, i)
 	return v.Plan, v.Reason == Fits
 }
 
+// mayFit is false if too few GPUs of a node have the memory and percent, whatever else is true. It is much faster than
+// a verdict.
+func (t *Trial) mayFit(w PodRequest, i int) bool {
+	if len(w.Containers) != 1 {
+		return true
+	}
+	a := &w.Containers[0]
+	r := a.Request
+	if a.Kind == sharing.ContainerInit || a.sharedCap || r.Kind == sharing.KindMIG || r.Open() {
+		return true
+	}
+	memory, percent := r.Each()
+	gpus, count := t.read(i).gpus, 0
+	for k := range gpus {
+		g := &gpus[k]
+		// A GPU in MIG mode can leave it.
+		if g.GPU.MIG || (r.Kind == sharing.KindWhole && !g.InUse) ||
+			(r.Kind != sharing.KindWhole && g.FreeMemory >= memory && g.FreePercent >= percent) {
+			count++
+		}
+	}
+	return count >= r.GPUs
+}
+
 func (t *Trial) verdict(w PodRequest, i int) Verdict {
+	t.work += judgeWork
 	n := t.node(i)
 	if v, ok := trusted(n, t.now); !ok {
 		return v
@@ -159,29 +193,16 @@ func (t *Trial) verdict(w PodRequest, i int) Verdict {
 func (t *Trial) Best(w PodRequest) (int, []Planned, bool) {
 	kind := t.judge.kinds.of(w)
 	best, at := Candidate{}, -1
+	t.work += int64(len(t.names))
 	for i, name := range t.names {
-		if t.closed(w, i) {
+		if t.closed(w, i) || !t.mayFit(w, i) {
 			continue
 		}
-		n := t.node(i)
-		if _, ok := trusted(n, t.now); !ok {
+		if _, ok := trusted(t.node(i), t.now); !ok {
 			continue
 		}
-		c := Candidate{Node: name, Free: t.free[i].CPU}
-		if t.states[i] == nil {
-			a := t.judge.ranked(n, kind, w, c.Free, t.now)
-			if !a.fits {
-				continue
-			}
-			c.Score = a.score
-		} else {
-			v := t.verdict(w, i)
-			if v.Reason != Fits {
-				continue
-			}
-			c.Score = t.judge.score(n, t.states[i].clone(), w, v, c.Free)
-		}
-		if at < 0 || c.Before(best) {
+		score, fits := t.score(w, kind, i)
+		if c := (Candidate{Node: name, Score: score, Free: t.free[i].CPU}); fits && (at < 0 || c.Before(best)) {
 			best, at = c, i
 		}
 	}
@@ -190,6 +211,24 @@ func (t *Trial) Best(w PodRequest) (int, []Planned, bool) {
 	}
 	plan, ok := t.Fit(w, at)
 	return at, plan, ok
+}
+
+// score is that of the scheduler for a node that is trusted; false if the pod does not fit.
+func (t *Trial) score(w PodRequest, k kind, i int) (int64, bool) {
+	n, free := t.node(i), t.free[i].CPU
+	if t.states[i] == nil {
+		a, known := t.judge.known(n, k, w, free)
+		if !known {
+			t.work += judgeWork
+			a = t.judge.ranked(n, k, w, free, t.now)
+		}
+		return a.score, a.fits
+	}
+	v := t.verdict(w, i)
+	if v.Reason != Fits {
+		return 0, false
+	}
+	return t.judge.score(n, t.states[i].clone(), w, v, free), true
 }
 
 // Open reports whether exactly this placement fits on a node now.
@@ -225,35 +264,4 @@ func (t *Trial) Open(w PodRequest, i int, plan []Planned) bool {
 		}
 	}
 	return true
-}
-
-// Take gives a pod a placement on a node.
-func (t *Trial) Take(w PodRequest, i int, plan []Planned) {
-	s := t.write(i)
-	for _, c := range plan {
-		s.take(w.UID, c.Placement)
-	}
-	t.free[i].CPU, t.free[i].Memory = t.free[i].CPU-w.CPU, t.free[i].Memory-min(w.Memory, t.free[i].Memory)
-}
-
-// Release gives back what a pod has on a node.
-func (t *Trial) Release(w PodRequest, i int) {
-	t.write(i).release(w.UID)
-	t.free[i].CPU, t.free[i].Memory = t.free[i].CPU+w.CPU, t.free[i].Memory+w.Memory
-}
-
-// Withhold says whether GPUs of a node take nothing new.
-func (t *Trial) Withhold(i int, gpus []int, withheld bool) {
-	s := t.write(i)
-	for _, k := range gpus {
-		g := &s.gpus[k].GPU
-		switch ref := g.Ref(); {
-		case withheld && g.Health == sharing.HealthOK && g.Cordoned == "":
-			t.withheld[ref] = true
-			g.Cordoned, g.Health = "defragmentation", sharing.HealthUnknown
-		case !withheld && t.withheld[ref]:
-			delete(t.withheld, ref)
-			g.Cordoned, g.Health = "", sharing.HealthOK
-		}
-	}
 }

@@ -181,6 +181,9 @@ func (b *board) Release(pod int, p defrag.Place) {
 	}
 }
 
+// Work implements defrag.Cluster. An experiment has no bound.
+func (b *board) Work() int64 { return 0 }
+
 // Withhold implements defrag.Cluster.
 func (b *board) Withhold(node int, gpus []int, withheld bool) {
 	for _, g := range gpus {

@@ -220,6 +220,8 @@ type plan struct {
 	CostPerGPU float64 `json:"costPerGPU"`
 	// Left are the pending pods that still do not fit.
 	Left []string `json:"pending"`
+	// Partial is true if the search ended at its limit: other moves can help, and pods of Left can fit.
+	Partial bool `json:"partial"`
 	// Staying counts the pods that must stay, by reason.
 	Staying map[string]int `json:"kept"`
 }
@@ -275,6 +277,7 @@ func show(a *command.App, o *options, found mover.Cluster) error {
 		}
 	}
 	slices.Sort(p.Left)
+	p.Partial = made.Partial
 	p.GPUs = float64(freed) / 1000
 	if freed > 0 {
 		p.CostPerGPU = float64(p.Cost) / p.GPUs

@@ -36,6 +36,9 @@ func (p plan) text() string {
 	if len(p.Left) > 0 {
 		fmt.Fprintf(&b, "Pods that still do not fit: %s\n", strings.Join(p.Left, ", "))
 	}
+	if p.Partial {
+		b.WriteString("The search ended at its limit. Other moves can help, and pods listed as not fitting can fit.\n")
+	}
 	for _, why := range slices.Sorted(maps.Keys(p.Staying)) {
 		fmt.Fprintf(&b, "Pods that stay (%s): %d\n", why, p.Staying[why])
 	}

@@ -213,6 +213,9 @@ func (b *ClusterState) Withhold(node int, gpus []int, withheld bool) {
 	b.trial.Withhold(node, gpus, withheld)
 }
 
+// Work implements defrag.Cluster.
+func (b *ClusterState) Work() int64 { return b.trial.Work() }
+
 // Make plans moves.
 func (b *ClusterState) Make() defrag.Plan { return defrag.Make(&b.Problem, b) }
 

@@ -210,7 +210,34 @@ func BenchmarkPlan5000Nodes(b *testing.B) {
 		c.pod(b, "big", -1, 0, map[string]string{sharing.ResourceGPU: "8"}, gpunode.Share{})
 		board := c.board()
 		b.StartTimer()
-		if plan := board.Make(); len(plan.Steps) == 0 && len(plan.Fit) == 0 {
+		if plan := board.Make(); len(plan.Steps) == 0 || plan.Partial {
+			b.Fatal("no plan, or a partial one")
+		}
+	}
+}
+
+// A plan takes less than 2 s also if many pods with different requests wait and every pod can move.
+func BenchmarkPlanManyRequests(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		r := rand.New(rand.NewPCG(1, 1))
+		c := clusterOf(5000, 8, false)
+		for n := range 5000 {
+			for g := range 8 {
+				limits, share := memory(10 * (3 + r.IntN(5)))
+				c.pod(b, fmt.Sprint("p", n, "-", g), n, g, limits, share).Started =
+					noon().Add(-time.Duration(r.IntN(100000)) * time.Second)
+			}
+		}
+		for i := range 100 {
+			c.pod(b, fmt.Sprint("whole", i), -1, 0, map[string]string{sharing.ResourceGPU: fmt.Sprint(1 + i%8)},
+				gpunode.Share{})
+			limits, _ := memory(79 - i%20)
+			c.pod(b, fmt.Sprint("share", i), -1, 0, limits, gpunode.Share{})
+		}
+		board := c.board()
+		b.StartTimer()
+		if plan := board.Make(); len(plan.Steps) == 0 {
 			b.Fatal("no plan")
 		}
 	}
