@@ -29,6 +29,7 @@ const (
 	remedyResource = "write kerf.dev limits"
 	remedyClaim    = "write a ResourceClaimTemplate"
 	remedyLabel    = "nodes of Kerf do not have this label; use the annotation kerf.dev/gpu-model"
+	remedySelector = "nodes of Kerf do not have this label; select attribute model in the claim"
 	remedyText     = "translate the text separately"
 	remedyVisible  = "Kerf sets it to void without a request; write kerf.dev limits"
 )
@@ -42,18 +43,19 @@ type remains struct {
 	classes map[string]bool
 	// claims has for each ResourceClaim and template of the file whether it requests a GPU.
 	claims map[string]bool
-	// remedyDRA and remedyResource are for claims, and for other requests.
-	remedyDRA, remedyResource string
-	seen                      map[*yaml.Node]bool
-	out                       []string
+	// remedyDRA, remedyResource and remedyLabel are for claims, for other requests and for node labels.
+	remedyDRA, remedyResource, remedyLabel string
+	seen                                   map[*yaml.Node]bool
+	out                                    []string
 }
 
 // left has a sentence for each request that stays in a file.
 func (w *walk) left(docs []*yaml.Node) []string {
 	r := &remains{namespace: w.options.Namespace, excused: w.excused, claims: map[string]bool{},
-		classes: map[string]bool{}, seen: map[*yaml.Node]bool{}, remedyDRA: remedyDRA, remedyResource: remedyResource}
+		classes: map[string]bool{}, seen: map[*yaml.Node]bool{}, remedyDRA: remedyDRA, remedyResource: remedyResource,
+		remedyLabel: remedyLabel}
 	if w.options.ByClaim != nil {
-		r.remedyDRA, r.remedyResource = remedyClass, remedyClaim
+		r.remedyDRA, r.remedyResource, r.remedyLabel = remedyClass, remedyClaim, remedySelector
 	}
 	for _, t := range w.templates {
 		r.claims[t.claim.Name()] = false
@@ -240,10 +242,10 @@ func (r *remains) selector(key string, values []string, line int, p place) {
 	switch {
 	case key == "nvidia.com/gpu.product":
 		if shared {
-			r.say(p, line, key+" "+strings.Join(values, ","), remedyLabel)
+			r.say(p, line, key+" "+strings.Join(values, ","), r.remedyLabel)
 		}
 	case slices.Contains(sharingLabels(), key), strings.HasPrefix(key, "nvidia.com/mig-"):
-		r.say(p, line, key, remedyLabel)
+		r.say(p, line, key, r.remedyLabel)
 	}
 }
 
