@@ -34,7 +34,7 @@ type solver struct {
 	moves   int
 	// on are the pods on each node.
 	on [][]int
-	// dead are the classes of pending pods for which no step was found; more moves do not help them.
+	// dead are the classes of pending pods for which no step is looked for: none was found before, or they may fit.
 	dead    map[string]bool
 	partial bool
 }
@@ -88,7 +88,11 @@ func (s *solver) settle(most int64) []Fit {
 	full := map[string]bool{}
 	s.waiting = slices.DeleteFunc(s.waiting, func(pod int) bool {
 		class := s.problem.Pods[pod].Class
-		if class != "" && full[class] || s.spent(most) {
+		if class != "" && full[class] {
+			return false
+		}
+		if s.spent(most) {
+			s.dead[class] = true // It may fit as it is, so that no pod may move for it.
 			return false
 		}
 		p, ok := s.cluster.Best(pod)

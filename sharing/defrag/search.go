@@ -16,7 +16,7 @@ func (s *solver) search() (Step, bool) {
 	seen := map[string]bool{}
 	for _, pod := range s.waiting {
 		class := s.problem.Pods[pod].Class
-		if class != "" && (seen[class] || s.dead[class]) {
+		if s.dead[class] || class != "" && seen[class] {
 			continue
 		}
 		if len(seen) == mostClasses || s.spent(mostWork) {
