@@ -21,7 +21,7 @@ const retryTime = 30 * time.Second
 // publication brings none.
 type failures struct {
 	report func(error)
-	// noted has a word after each failure.
+	// noted gets a value after each failure.
 	noted chan struct{}
 
 	mu sync.Mutex

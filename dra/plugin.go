@@ -95,7 +95,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		return fmt.Errorf("start DRA plugin: %w", err)
 	}
 	p.failures.begin()
-	// Preparer needs the calls one after the other: a claim may else be unprepared while it is prepared.
+	// Preparer needs the calls one after the other: else a claim could be unprepared while it is prepared.
 	helper, err := kubeletplugin.Start(ctx, p, kubeletplugin.DriverName(dra.Driver), kubeletplugin.Serialize(true),
 		kubeletplugin.KubeClient(p.opt.Client), kubeletplugin.NodeName(p.opt.Node),
 		kubeletplugin.RegistrarDirectoryPath(p.opt.Registry),
@@ -155,7 +155,7 @@ func (p *Plugin) publish(ctx context.Context, helper *kubeletplugin.Helper, pace
 	return later, nil
 }
 
-// await waits for a change, for a word of woken, or for a time that is not 0. It returns false if ctx ended.
+// await waits for a change, for a value of woken, or for a time that is not 0. It returns false if ctx ended.
 func (p *Plugin) await(ctx context.Context, changed, woken <-chan struct{}, wait time.Duration) bool {
 	var due <-chan time.Time
 	if wait > 0 {

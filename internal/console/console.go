@@ -189,7 +189,7 @@ func (s *Server) viewed(h func(http.ResponseWriter, *http.Request, *auth.Viewer)
 	}
 }
 
-// stream sends the state and its deltas. A viewer whose rights ended gets an answer that a browser does not retry.
+// stream sends the state and its deltas. After the rights of a viewer ended, a browser does not retry its answer.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, v *auth.Viewer) {
 	if _, err := s.scope(r.Context(), v); err != nil {
 		refuse(w, err)
@@ -205,7 +205,7 @@ func (s *Server) scope(ctx context.Context, v *auth.Viewer) (model.Scope, error)
 	return v.Scope(ctx, s.hub.Namespaces())
 }
 
-// refuse answers a viewer whose scope cannot be found.
+// refuse sends the error of a scope that cannot be found.
 func refuse(w http.ResponseWriter, err error) {
 	code := http.StatusServiceUnavailable
 	if errors.Is(err, sharing.ErrDenied) {

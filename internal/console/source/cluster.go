@@ -156,7 +156,7 @@ func (c *Cluster) gpuNode(hub *stream.Broadcaster, raw json.RawMessage, gone boo
 	return name, nil
 }
 
-// noGPUNode forgets a report. Nothing stays of a node whose Node object is gone or was never seen.
+// noGPUNode forgets a report. A node without a Node object is forgotten, too.
 func (c *Cluster) noGPUNode(hub *stream.Broadcaster, name string) {
 	if !c.machines[name] {
 		c.noNode(hub, name)

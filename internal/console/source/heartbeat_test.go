@@ -135,7 +135,7 @@ func TestUnreadHeartbeats(t *testing.T) {
 	})
 }
 
-// A machine whose agent is away is shown so.
+// A machine without its agent is shown as such.
 func TestAgentOfThisMachine(t *testing.T) {
 	m, hub := NewMachine("", "n"), stream.NewBroadcaster(time.Now)
 	m.away(hub, errors.New("no such socket"))

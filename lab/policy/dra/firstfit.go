@@ -51,7 +51,7 @@ func (f *FirstFit) Choose(nodes []*cluster.Node, r cluster.Request) (cluster.Pla
 
 // filter reports whether the node has everything that is requested, and which GPUs.
 func (f *FirstFit) filter(n *cluster.Node, r cluster.Request) ([]int, bool, error) {
-	// Of GPUs alone, this asks what selectors of a claim do.
+	// For GPUs alone, this is what the selectors of a claim check.
 	if why := cluster.Evaluate(n, r); why != cluster.Fits && why != cluster.LacksCapacity {
 		return nil, false, nil
 	}

@@ -188,24 +188,29 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// fill puts a share with a random run time on GPUs of all nodes.
+func (b *built) fill(t testing.TB, r *rand.Rand, size func() (gib int, ok bool)) {
+	for n := range b.reports {
+		for g := range b.reports[n].GPUs {
+			if gib, ok := size(); ok {
+				limits, share := memory(gib)
+				b.pod(t, fmt.Sprint("p", n, "-", g), n, g, limits, share).Started =
+					noon().Add(-time.Duration(r.IntN(100000)) * time.Second)
+			}
+		}
+	}
+}
+
 // At 5,000 nodes of 8 GPUs a plan is to take less than 2 s.
 func BenchmarkPlan5000Nodes(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		r := rand.New(rand.NewPCG(1, 1))
 		c := clusterOf(5000, 8, false)
-		for n := range 5000 {
-			for g := range 8 {
-				if r.IntN(3) > 0 {
-					limits, share := memory(10 * (1 + r.IntN(4)))
-					c.pod(b, fmt.Sprint("p", n, "-", g), n, g, limits, share).Started =
-						noon().Add(-time.Duration(r.IntN(100000)) * time.Second)
-				}
-			}
-			// One GPU of each node has a pod that stays.
-			if limits, share := memory(10); n > 50 {
-				c.pod(b, fmt.Sprint("k", n), n, 0, limits, share).Gang = true
-			}
+		c.fill(b, r, func() (int, bool) { return 10 * (1 + r.IntN(4)), r.IntN(3) > 0 })
+		for n := 51; n < 5000; n++ { // One GPU of each of these nodes has a pod that stays.
+			limits, share := memory(10)
+			c.pod(b, fmt.Sprint("k", n), n, 0, limits, share).Gang = true
 		}
 		c.pod(b, "big", -1, 0, map[string]string{sharing.ResourceGPU: "8"}, gpunode.Share{})
 		board := c.board()
@@ -222,13 +227,7 @@ func BenchmarkPlanManyRequests(b *testing.B) {
 		b.StopTimer()
 		r := rand.New(rand.NewPCG(1, 1))
 		c := clusterOf(5000, 8, false)
-		for n := range 5000 {
-			for g := range 8 {
-				limits, share := memory(10 * (3 + r.IntN(5)))
-				c.pod(b, fmt.Sprint("p", n, "-", g), n, g, limits, share).Started =
-					noon().Add(-time.Duration(r.IntN(100000)) * time.Second)
-			}
-		}
+		c.fill(b, r, func() (int, bool) { return 10 * (3 + r.IntN(5)), true })
 		for i := range 100 {
 			c.pod(b, fmt.Sprint("whole", i), -1, 0, map[string]string{sharing.ResourceGPU: fmt.Sprint(1 + i%8)},
 				gpunode.Share{})
