@@ -234,9 +234,12 @@ func TestStatusAfterRestart(t *testing.T) {
 // TestPrepare: a claim gives its containers the hook device and its request device, and no GPU.
 func TestPrepare(t *testing.T) {
 	p := &preparer{}
-	got, err := plugin(p).PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{claim()})
-	if err != nil || got[uid].Err != nil || len(got[uid].Devices) != 3 || len(p.prepared) != 1 {
-		t.Fatalf("%+v, %v", got, err)
+	timed := plugin(p)
+	answers := 0
+	timed.opt.Answered = func(took time.Duration) { answers++ }
+	got, err := timed.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{claim()})
+	if err != nil || got[uid].Err != nil || len(got[uid].Devices) != 3 || len(p.prepared) != 1 || answers != 1 {
+		t.Fatalf("%+v, %v, %d timed", got, err, answers)
 	}
 	d := got[uid].Devices[0]
 	if !slices.Equal(d.CDIDeviceIDs, []string{"kerf.dev/guard=armed", "kerf.dev/claim=" + uid + ".gpu"}) ||

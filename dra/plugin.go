@@ -61,7 +61,9 @@ type Options struct {
 	Grants func() ([]dra.Granted, []sharing.GPUID)
 	// Condition receives why the plugin does not serve, and nil once it does. It may be called with a lock held.
 	Condition func(error)
-	Now       func() time.Time
+	// Answered is called with the time that each call of Prepare took; nil for nobody.
+	Answered func(took time.Duration)
+	Now      func() time.Time
 }
 
 // Plugin serves kubelet's DRA plugin API, and publishes ResourceSlices.
@@ -79,6 +81,9 @@ type Plugin struct {
 func New(opt Options) *Plugin {
 	if opt.Condition == nil {
 		opt.Condition = func(error) {}
+	}
+	if opt.Answered == nil {
+		opt.Answered = func(time.Duration) {}
 	}
 	return &Plugin{opt: opt, prepared: make(chan struct{}, 1),
 		failures: failures{report: opt.Condition, noted: make(chan struct{}, 1)}}
@@ -192,7 +197,9 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 	for _, c := range claims {
 		all = append(all, resourceclaim.Of(c))
 	}
+	began := p.opt.Now()
 	err := p.opt.Preparer.Prepare(ctx, all)
+	p.opt.Answered(p.opt.Now().Sub(began))
 	p.statuses.prepared(all, err)
 	select {
 	case p.prepared <- struct{}{}:

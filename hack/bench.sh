@@ -27,4 +27,4 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 echo "bench: $pods pods at once, $bound pods on $nodes hollow nodes, $mig_pods MIG instances, on $(nproc) cores, load before it: $(cut -d' ' -f1-3 /proc/loadavg)"
-hack/e2e.sh -run '^TestBench(ManyPods|MIG|Scheduler)$' -timeout 3h -bench-pods="$pods" -bench-rounds="$rounds" -bench-nodes="$nodes" -bench-bound="$bound" -bench-mig-pods="$mig_pods"
+hack/e2e.sh -run '^TestBench(ManyPods|FrontEnds|MIG|Scheduler)$' -timeout 3h -bench-pods="$pods" -bench-rounds="$rounds" -bench-nodes="$nodes" -bench-bound="$bound" -bench-mig-pods="$mig_pods"

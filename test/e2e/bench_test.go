@@ -221,12 +221,25 @@ func (e *testCase) residentMiB(program, key string) float64 {
 // startMany creates n pods at once and returns how long it took until all of them ran.
 func (e *testCase) startMany(n int, limits map[string]string) time.Duration {
 	e.Helper()
-	warm := e.create(one("warm", limits, hold)) // the namespace's first pod waits for its service account
+	spec := func(name string) podSpec { return one(name, limits, hold) }
+	e.warmUp(spec)
+	return e.startSpecs(n, spec)
+}
+
+// warmUp starts one pod and deletes it: the namespace's first pod waits for its service account.
+func (e *testCase) warmUp(spec func(name string) podSpec) {
+	e.Helper()
+	warm := e.create(spec("warm"))
 	warm.running()
 	warm.delete()
+}
+
+// startSpecs creates n pods at once and returns how long it took until all of them ran.
+func (e *testCase) startSpecs(n int, spec func(name string) podSpec) time.Duration {
+	e.Helper()
 	var objects []*corev1.Pod
 	for i := range n {
-		s := one(fmt.Sprintf("many-%03d", i), limits, hold)
+		s := spec(fmt.Sprintf("many-%03d", i))
 		objects = append(objects, s.object(e.namespace))
 		e.pods = append(e.pods, &pod{e: e, name: s.name, namespace: e.namespace})
 	}

@@ -312,7 +312,7 @@ func (a *agent) clusterDeps() cluster.Deps {
 	return cluster.Deps{
 		Log: a.log, Options: &a.opt, Runtime: a.runtime, State: a.state, Hook: a.shares[shareHook],
 		Kubelet:   a.shares[shareKubelet],
-		Allocated: a.events.Allocated,
+		Allocated: a.events.Allocated, ClaimsPrepared: a.events.ClaimsPrepared,
 	}
 }
 

@@ -63,7 +63,7 @@ func newClaimFront(k *Kubernetes) (*claimFront, error) {
 		Registry: filepath.Join(k.Options.Cluster.Kubelet, "plugins_registry"),
 		Plugins:  filepath.Join(k.Options.Cluster.Kubelet, "plugins"),
 		Devices:  f.devices, Changed: k.Runtime.Changed, Grants: f.granted, Condition: f.condition,
-		Now: time.Now,
+		Now: time.Now, Answered: k.ClaimsPrepared,
 	})
 	return f, nil
 }

@@ -53,8 +53,9 @@ type Deps struct {
 	State string
 	// Hook and Kubelet bound the listeners for kerf-hook and for kubelet.
 	Hook, Kubelet *serve.Share
-	// Allocated is called with the time that each answer to kubelet took.
-	Allocated func(took time.Duration)
+	// Allocated is called with the time that each answer of the device plugin took, ClaimsPrepared with that of each
+	// answer about the claims of a pod.
+	Allocated, ClaimsPrepared func(took time.Duration)
 }
 
 // Containers is the agent's part for containers: the installed hook, its socket, and the CDI specs.

@@ -21,6 +21,7 @@ type Events struct {
 	*instances
 	injectSeconds prometheus.Histogram
 	allocSeconds  prometheus.Histogram
+	claimSeconds  prometheus.Histogram
 	configRefused prometheus.Counter
 	configApplied prometheus.Counter
 	mpsRestarts   prometheus.Counter
@@ -39,6 +40,11 @@ func NewEvents(reg prometheus.Registerer) *Events {
 		}),
 		allocSeconds: r.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_allocate_duration_seconds", Help: "Time to answer kubelet's Allocate call, in seconds.",
+			Buckets: latencies(),
+		}),
+		claimSeconds: r.NewHistogram(prometheus.HistogramOpts{
+			Name: "kerf_claims_prepare_duration_seconds", Help: "Time to prepare the ResourceClaims of a pod for " +
+				"kubelet, in seconds, including the creation of MIG instances.",
 			Buckets: latencies(),
 		}),
 		configApplied: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_applied_total",
@@ -65,6 +71,9 @@ func (e *Events) Injected(took time.Duration, err error) {
 
 // Allocated counts the duration of one answer to kubelet.
 func (e *Events) Allocated(took time.Duration) { e.allocSeconds.Observe(took.Seconds()) }
+
+// ClaimsPrepared counts the duration of one answer to kubelet about the claims of a pod.
+func (e *Events) ClaimsPrepared(took time.Duration) { e.claimSeconds.Observe(took.Seconds()) }
 
 // latencies are buckets from 20 microseconds to about 4 seconds, each half as large again as the one before. That is
 // fine enough for a 99th percentile.
