@@ -4,7 +4,10 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // An agent that is killed at each step of NodePrepareResources delays the pod. It then runs with its cap, and what ran
@@ -42,4 +45,40 @@ func TestDRACrashes(t *testing.T) {
 	gone.released()
 	bystander.running()
 	e.wantSame(before, bystander)
+}
+
+// Pods with claims survive a power loss with the agent in a DaemonSet: kubelet asks again until the agent prepares the
+// claims. Each has the cap that it had. A pod that may not start again releases its share.
+func TestDRAReboot(t *testing.T) {
+	e := beginWithDRA(t)
+	gpu := e.node.gpus(t)[0]
+	e.template("small", "10Gi", gpu.UUID)
+	spec := byClaim("always", "small", "exec gpuload --json --alloc 9GiB --hold 1h")
+	spec.restart = corev1.RestartPolicyAlways
+	always, never := e.create(spec), e.create(byClaim("never", "small", hold))
+	always.running()
+	never.running()
+	before := always.id("main")
+	if r := <-e.powerCut(); r.err != nil {
+		t.Fatalf("node.sh up: %v", r)
+	}
+	e.waitForSlices(8)
+	always.until("another instance", func(o *corev1.Pod) error {
+		if o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded {
+			return final("%s", describe(o))
+		}
+		if !runs(o) || containerID(o.Status.ContainerStatuses[0]) == before {
+			return fmt.Errorf("%s", describe(o))
+		}
+		return nil
+	})
+	if l := always.loads("main", 1)[0]; l.Error != nil || l.Allocated != 9*gib || l.Total == nil || *l.Total != 10*gib {
+		t.Errorf("after the reboot: %v", l)
+	}
+	e.wantHeld(always, "main", share(10*gib, 0))
+	if err := e.uncappedError(); err != nil {
+		t.Error(err)
+	}
+	never.phase(corev1.PodFailed)
+	never.released()
 }
