@@ -158,10 +158,13 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	hack/e2e.sh -run '^TestKueue$$' -kueue=true
 
 .PHONY: e2e-neighbors
-e2e-neighbors: build ## Type the commands of the pages for Podman and Slurm, with both from Debian 12 and simulated GPUs; needs root
+e2e-neighbors: build kerf-scheduler ## Type the commands of the pages for Podman, Slurm, JobSet and KubeRay, with these tools and simulated GPUs; needs root (builds the last two)
 	hack/neighbors.sh
 	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
 		-neighbors '$(CURDIR)/.cache/neighbors'
+	@cd test/e2e/node/jobset && go mod tidy -diff
+	@cd test/e2e/node/kuberay && go mod tidy -diff
+	hack/e2e.sh -run '^TestNeighbor' -neighbors=true
 
 .PHONY: e2e-upgrade
 e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to this one and back while pods run, on a node as e2e's; needs root (builds that one, too)

@@ -108,32 +108,43 @@ func TestRecipes(t *testing.T) {
 		if base := filepath.Base(file); found == 0 && base != "karpenter.yaml" && base != "kueue-config.yaml" {
 			t.Errorf("%s requests no GPU", file)
 		}
-		said, page := "Rendered and validated only: the other side was not run with it.", "other-tools"
-		if strings.HasPrefix(filepath.Base(file), "kueue") {
-			said, page = kueueRun(t), "kueue"
-		}
+		said, page := whatRan(t, filepath.Base(file))
 		if strings.Count(string(text), "\n# "+said+" docs/use/"+page+".md has what it is for") != 1 {
 			t.Errorf("%s does not say what it was tried with: %q", file, said)
 		}
 	}
 }
 
-// kueueRun is what the recipe says that it was run with: the versions that make e2e-kueue builds.
-func kueueRun(t *testing.T) string {
+// whatRan is what a recipe says that it was run with, and the page that says more.
+func whatRan(t *testing.T, file string) (said, page string) {
 	t.Helper()
-	pinned := func(file, pattern string) string {
-		text, err := os.ReadFile(filepath.Join("../e2e/node", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := regexp.MustCompile(pattern).FindSubmatch(text)
-		if found == nil {
-			t.Fatalf("%s has no %s", file, pattern)
-		}
-		return string(found[1])
+	const kubernetes = `K8S_DEFAULT=(\d+\.\d+)`
+	switch {
+	case strings.HasPrefix(file, "kueue"):
+		return fmt.Sprintf("Run with Kueue %s on Kubernetes %s with simulated GPUs: make e2e-kueue.",
+			pinned(t, "kueue/go.mod", `sigs\.k8s\.io/kueue v([\d.]+)\n`), pinned(t, "build.sh", kubernetes)), "kueue"
+	case file == "jobset.yaml":
+		return fmt.Sprintf("Run with JobSet %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
+			pinned(t, "jobset/go.mod", `jobset v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "jobset"
+	case file == "kuberay.yaml":
+		return fmt.Sprintf("Run with the operator of KubeRay %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
+			pinned(t, "kuberay/go.mod", `ray-operator v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "ray"
 	}
-	return fmt.Sprintf("Run with Kueue %s on Kubernetes %s with simulated GPUs: make e2e-kueue.",
-		pinned("kueue/go.mod", `sigs\.k8s\.io/kueue v([\d.]+)\n`), pinned("build.sh", `K8S_DEFAULT=(\d+\.\d+)`))
+	return "Rendered and validated only: the other side was not run with it.", "other-tools"
+}
+
+// pinned is the first group of a pattern in a file of test/e2e/node.
+func pinned(t *testing.T, file, pattern string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../e2e/node", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(pattern).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no %s", file, pattern)
+	}
+	return string(found[1])
 }
 
 // TestKueueChargesEveryKind: no resource of Kerf's is without its price, and a whole GPU costs as much as its parts

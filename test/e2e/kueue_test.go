@@ -12,10 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -25,7 +23,6 @@ var runKueue = flag.Bool("kueue", false, "run TestKueue, for which Kueue is buil
 const (
 	kueueNamespace  = "kueue-system"
 	kueueDeployment = "kueue-controller-manager"
-	kueueImage      = "kerf.test/kueue:1"
 	// workloads are Kueue's; Kubernetes has others of this name.
 	workloads = "workloads.kueue.x-k8s.io"
 	// applyRecipe is the last command of the page: the test applies the recipe without its Job, and for its own
@@ -33,15 +30,7 @@ const (
 	applyRecipe = "kubectl apply -f deploy/recipes/kueue.yaml\n"
 )
 
-var (
-	isJob = regexp.MustCompile(`(?m)^kind: Job$`)
-	// What is otherwise where there is no registry: the image here names no user.
-	kueueChanges = map[string]string{
-		`(?m)^( +)image: \S+/kueue:\S+$`:    "${1}image: " + kueueImage,
-		`(?m)^( +)imagePullPolicy: Always$`: "${1}imagePullPolicy: Never",
-		`(?m)^( +)runAsNonRoot: true$`:      "${1}runAsNonRoot: true\n${1}runAsUser: 65532",
-	}
-)
+var isJob = regexp.MustCompile(`(?m)^kind: Job$`)
 
 // quota is Kueue on the node, with the recipe's configuration, and the recipe's queue in the test's namespace.
 type quota struct {
@@ -55,64 +44,13 @@ type quota struct {
 func (e *testCase) withQuota() *quota {
 	e.Helper()
 	q := &quota{testCase: e, job: &batchv1.Job{}}
-	program := e.buildKueue()
-	q.loadImage(program)
-	all, recipe := q.manifest(program+".yaml"), q.recipe()
+	all, recipe := e.operator("kueue"), q.recipe()
 	e.Cleanup(func() { q.remove(all, recipe) })
 	eventually(e, "Kueue's manifest", func() error { return e.apply(all) })
-	eventually(e, "Kueue", func() error {
-		d, err := e.client.AppsV1().Deployments(kueueNamespace).Get(background(), kueueDeployment, metav1.GetOptions{})
-		if err == nil && d.Status.ReadyReplicas != 1 {
-			err = fmt.Errorf("%d replicas are ready; it says:\n%s", d.Status.ReadyReplicas, tail(q.said(), 5))
-		}
-		return err
-	})
+	e.operatorReady(kueueNamespace, kueueDeployment)
 	q.typed()
 	eventually(e, "the recipe", func() error { return e.apply(recipe) })
 	return q
-}
-
-// buildKueue returns the program; its manifest lies next to it.
-func (e *testCase) buildKueue() string {
-	e.Helper()
-	ctx, cancel := context.WithTimeout(background(), 30*time.Minute) // the first time, on a small machine
-	defer cancel()
-	build := exec.CommandContext(ctx, e.node.script, "kueue")
-	build.Stderr = os.Stderr
-	out, err := build.Output()
-	if err != nil {
-		e.Fatalf("node.sh kueue: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// loadImage makes the image that Kueue's Dockerfile makes: the program alone.
-func (q *quota) loadImage(program string) {
-	q.Helper()
-	root := q.node.env["E2E_DIR"] + "/node/kueue"
-	q.Cleanup(func() { _ = os.RemoveAll(root) })
-	if out, err := exec.Command("install", "-D", "-m", "0755", program, root+"/manager").CombinedOutput(); err != nil {
-		q.Fatalf("%v: %s", err, out)
-	}
-	q.node.do(q.T, "image", kueueImage, root, "/manager")
-}
-
-// manifest is Kueue's with the image made here.
-func (q *quota) manifest(file string) string {
-	q.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		q.Fatal(err)
-	}
-	all := string(text)
-	for what, by := range kueueChanges {
-		pattern := regexp.MustCompile(what)
-		if n := len(pattern.FindAllString(all, -1)); n != 1 {
-			q.Fatalf("Kueue's manifest has %d times %s", n, what)
-		}
-		all = pattern.ReplaceAllString(all, by)
-	}
-	return all
 }
 
 // typed types what the page has an administrator type, but for its last command, and for the test's namespace.
