@@ -159,12 +159,13 @@ build_helm() {
 # build_operator NAME: a controller of another project, which only the test of its page requests. Next to the program is
 # what its project has people apply, out of the same module.
 build_operator() {
-	local name=$1 module package= flags="-s -w" dir
+	local name=$1 module package= flags="-s -w" dir crd
 	case $name in
 	kueue) module=sigs.k8s.io/kueue package=/cmd/kueue flags+=" -X sigs.k8s.io/kueue/pkg/version.GitVersion=v$KUEUE_VERSION" ;;
 	jobset) module=sigs.k8s.io/jobset ;;
 	kuberay) module=github.com/ray-project/kuberay/ray-operator ;;
-	*) die "operator $name: write kueue, jobset or kuberay" ;;
+	karpenter) module=sigs.k8s.io/karpenter package=/kwok ;;
+	*) die "operator $name: write kueue, jobset, kuberay or karpenter" ;;
 	esac
 	need go golang
 	mkdir -p "$BIN"
@@ -173,7 +174,11 @@ build_operator() {
 	go_build "$name" "$HERE/$name" "$module$package" 0 "" "$flags"
 	if [ ! "$BIN/$name.yaml" -nt "$BIN/$name.key" ]; then
 		dir=$(cd "$HERE/$name" && GOFLAGS='' GOWORK=off go mod download && go list -m -f '{{.Dir}}' "$module")
-		"$BIN/kubectl" kustomize "$dir/config/default" >"$BIN/$name.yaml.new"
+		if [ "$name" = karpenter ]; then # it runs as a program, and needs its kinds only
+			for crd in "$dir"/pkg/apis/crds/*.yaml "$dir"/kwok/apis/crds/*.yaml; do printf '%s\n' --- && cat "$crd"; done
+		else
+			"$BIN/kubectl" kustomize "$dir/config/default"
+		fi >"$BIN/$name.yaml.new"
 		mv "$BIN/$name.yaml.new" "$BIN/$name.yaml"
 	fi
 	exec 8>&-
