@@ -158,12 +158,13 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	hack/e2e.sh -run '^TestKueue$$' -kueue=true
 
 .PHONY: e2e-neighbors
-e2e-neighbors: build kerf-scheduler ## Type the commands of the pages for Podman, Slurm, JobSet and KubeRay, with these tools and simulated GPUs; needs root (builds the last two)
+e2e-neighbors: build kerf-scheduler ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay and Karpenter, with these tools and simulated GPUs; needs root (builds the last three)
 	hack/neighbors.sh
 	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
 		-neighbors '$(CURDIR)/.cache/neighbors'
 	@cd test/e2e/node/jobset && go mod tidy -diff
 	@cd test/e2e/node/kuberay && go mod tidy -diff
+	@cd test/e2e/node/karpenter && go mod tidy -diff
 	hack/e2e.sh -run '^TestNeighbor' -neighbors=true
 
 .PHONY: e2e-upgrade

@@ -126,6 +126,9 @@ func whatRan(t *testing.T, file string) (said, page string) {
 	case file == "jobset.yaml":
 		return fmt.Sprintf("Run with JobSet %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
 			pinned(t, "jobset/go.mod", `jobset v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "jobset"
+	case file == "karpenter.yaml":
+		return fmt.Sprintf("Run with Karpenter %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
+			pinned(t, "karpenter/go.mod", `karpenter v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "autoscaling"
 	case file == "kuberay.yaml":
 		return fmt.Sprintf("Run with the operator of KubeRay %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
 			pinned(t, "kuberay/go.mod", `ray-operator v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "ray"

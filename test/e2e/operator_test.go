@@ -22,13 +22,12 @@ import (
 )
 
 // runNeighbors has the tests of other projects' controllers run.
-var runNeighbors = flag.Bool("neighbors", false, "run the tests of JobSet and KubeRay, which are built first")
+var runNeighbors = flag.Bool("neighbors", false, "run the tests of JobSet, KubeRay and Karpenter, which are built first")
 
 var isDeployment = regexp.MustCompile(`(?m)^kind: Deployment$`)
 
-// operator builds a controller of another project, and loads an image of it into the node. It returns what its project
-// has people apply, with that image.
-func (e *testCase) operator(name string) string {
+// buildOperator returns the program of a controller of another project; its manifest lies next to it.
+func (e *testCase) buildOperator(name string) string {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(background(), 30*time.Minute) // the first time, on a small machine
 	defer cancel()
@@ -38,7 +37,14 @@ func (e *testCase) operator(name string) string {
 	if err != nil {
 		e.Fatalf("node.sh operator %s: %v", name, err)
 	}
-	program, image := strings.TrimSpace(string(out)), "kerf.test/"+name+":1"
+	return strings.TrimSpace(string(out))
+}
+
+// operator builds a controller of another project, and loads an image of it into the node. It returns what its project
+// has people apply, with that image.
+func (e *testCase) operator(name string) string {
+	e.Helper()
+	program, image := e.buildOperator(name), "kerf.test/"+name+":1"
 	root := e.node.env["E2E_DIR"] + "/node/" + name
 	e.Cleanup(func() { _ = os.RemoveAll(root) })
 	if out, err := exec.Command("install", "-D", "-m", "0755", program, root+"/manager").CombinedOutput(); err != nil {

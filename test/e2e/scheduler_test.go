@@ -30,6 +30,12 @@ const (
 // withScheduler applies deploy/scheduler, with the image made here, until the test ends.
 func withScheduler(t *testing.T) *testCase {
 	t.Helper()
+	return withSchedulerAs(t, "placementTimeout: 5m", "placementTimeout: 5s") // minutes are too long here
+}
+
+// withSchedulerAs is withScheduler with another text in place of one in the manifests.
+func withSchedulerAs(t *testing.T, from, to string) *testCase {
+	t.Helper()
 	e := beginWithAgent(t)
 	files, err := filepath.Glob(filepath.Join(e.node.env["REPO"], "deploy/scheduler/*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -44,14 +50,14 @@ func withScheduler(t *testing.T) *testCase {
 		all.Write(text)
 		all.WriteString("---\n")
 	}
-	// Gangs are behind a feature gate, and minutes are too long here.
+	// Gangs are behind a feature gate.
 	const log = "- --logging-format=json"
 	gates := log
 	if e.serves("scheduling.k8s.io/v1beta1", "PodGroup") {
 		gates += "\n        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 	}
-	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, "placementTimeout: 5m",
-		"placementTimeout: 5s", log, gates).Replace(all.String())
+	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, from, to, log,
+		gates).Replace(all.String())
 	t.Cleanup(func() { e.kubectl(text, "delete", "--ignore-not-found", "--wait=false", "-f", "-") })
 	if err := e.apply(text); err != nil {
 		t.Fatal(err)
