@@ -52,7 +52,7 @@ for version; do
 	row="$kubernetes containerd-$containerd"
 	passed=$(grep -c '^--- PASS: ' "$dir/tests.txt" || true)
 	skipped=$(sed -n 's/^--- SKIP: \([^ ]*\) .*/\1/p' "$dir/tests.txt" | sort | paste -sd,)
-	{ grep -v "^$row " "$results" || true; echo "$row $result $(date -u +%F) $commit $passed ${skipped:--}"; } | sort -V >"$results.new"
+	{ grep -sv "^$row " "$results" || true; echo "$row $result $(date -u +%F) $commit $passed ${skipped:--}"; } | sort -V >"$results.new"
 	mv "$results.new" "$results"
 done
 exit "$failed"

@@ -44,7 +44,8 @@ func versionsPage(text string) ([]byte, error) {
 	b.WriteString(made + "# Tested versions\n\nEach row is one run of `make e2e-versions` on a simulated GPU node. " +
 		"The run tests:\n\n- a capped pod and a pod that requests too much\n- a killed agent\n- MIG on demand\n" +
 		"- kerf-scheduler with preemption\n- gangs and gang preemption\n- admission policies\n" +
-		"- installation and removal of the chart\n\n" +
+		"- installation and removal of the chart\n" +
+		"- shares and MIG instances by ResourceClaim, from Kubernetes 1.36 on\n\n" +
 		"Kerf skips a test if the API server lacks a kind. Gangs need Kubernetes 1.37.\n\n" +
 		"| Kubernetes | container runtime | result | tests passed | tests skipped | date | commit |\n" +
 		"|---|---|---|---|---|---|---|\n")
