@@ -93,7 +93,7 @@ func (e *testCase) withKarpenter() {
 	}
 	file, _ := e.recipe("karpenter.yaml", "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}",
 		"{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: gpu}")
-	e.typePage(strings.ReplaceAll(e.pageBlock("docs/use/autoscaling.md", "", 0), "deploy/recipes/karpenter.yaml", file))
+	e.typePage(strings.ReplaceAll(e.pageBlock("docs/use/autoscaling.md", 0), "deploy/recipes/karpenter.yaml", file))
 }
 
 // nodeClaims are the names of the nodes that Karpenter has requested; empty while one has none.

@@ -73,7 +73,7 @@ func TestNeighborJobSet(t *testing.T) {
 		"\n              command: [gpuload, --json, --alloc, 4GiB, --hold, 20s]", "kerf.dev/gpu-memory-gib: \"10\"",
 		"kerf.dev/gpu-memory-gib: \"60\"")
 	typed := func(n int) string {
-		return e.typePage(strings.ReplaceAll(e.pageBlock(page, "", n), "deploy/recipes/jobset.yaml", file))
+		return e.typePage(strings.ReplaceAll(e.pageBlock(page, n), "deploy/recipes/jobset.yaml", file))
 	}
 	var first []*pod
 	for i := range 4 { // 4 of 8 GPUs are left for 5 pods
@@ -121,7 +121,7 @@ func TestNeighborKubeRay(t *testing.T) {
 		"image: rayproject/ray:2.49.0-gpu", "image: "+loadImage+cmd,
 		"cpu: \"2\", memory: 8Gi", "cpu: 50m, memory: 64Mi", "cpu: \"4\", memory: 16Gi", "cpu: 50m, memory: 64Mi")
 	typed := func(n int) string {
-		return e.typePage(strings.ReplaceAll(e.pageBlock(page, "", n), "deploy/recipes/kuberay.yaml", file))
+		return e.typePage(strings.ReplaceAll(e.pageBlock(page, n), "deploy/recipes/kuberay.yaml", file))
 	}
 	typed(0)
 	const label = "ray.io/group=quarter"

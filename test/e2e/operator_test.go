@@ -135,19 +135,30 @@ func (e *testCase) withOperator(name, namespace, deployment string, kinds string
 	e.operatorReady(namespace, deployment)
 }
 
-// pageBlock is the n-th block of a page between two lines of three backquotes, from 0. The info string is lang.
-func (e *testCase) pageBlock(page, lang string, n int) string {
+// pageBlock is the n-th block of commands of a page, from 0: the lines between two lines of three backquotes.
+func (e *testCase) pageBlock(page string, n int) string {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], page))
 	if err != nil {
 		e.Fatal(err)
 	}
-	blocks := strings.Split(string(text), "\n```"+lang+"\n")
-	if len(blocks) < n+2 {
-		e.Fatalf("%s has %d blocks of %q", page, len(blocks)-1, lang)
+	var blocks []string
+	inside, commands := false, false
+	for line := range strings.Lines(string(text)) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = !inside
+			if commands = inside && line == "```\n"; commands {
+				blocks = append(blocks, "")
+			}
+		case commands:
+			blocks[len(blocks)-1] += line
+		}
 	}
-	block, _, _ := strings.Cut(blocks[n+1], "\n```\n")
-	return block + "\n"
+	if n >= len(blocks) {
+		e.Fatalf("%s has %d blocks of commands", page, len(blocks))
+	}
+	return blocks[n]
 }
 
 // typePage types commands of a page with kubectl and its plugin kerf in PATH, and with the test's namespace in place of "team".
