@@ -101,7 +101,8 @@ done
 (cd test/e2e && go test -race ./nvidiaruntime ./walk)
 
 began=$SECONDS
-for ((n = 1; n <= nodes; n++)); do # one after the other: the first builds, and each looks for a network that is free
+at 1 "$script" build # before a node looks for a free network, since it takes minutes
+for ((n = 1; n <= nodes; n++)); do # one after the other, so that each finds another network
 	at "$n" "$script" up
 done
 ready=$SECONDS
