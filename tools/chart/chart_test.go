@@ -55,6 +55,7 @@ func TestGolden(t *testing.T) {
 	golden(t, "default", joined(plainly))
 	// whole, since the end-to-end suite applies it
 	golden(t, "cluster", joined(made(t, read(t, "testdata/cluster.yaml"))))
+	golden(t, "cluster-without-mutation", joined(rendered(t, "v1.32.9", read(t, "testdata/cluster.yaml"))))
 	sets, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
 		t.Fatal(err)
