@@ -141,11 +141,12 @@ func (e *testCase) kubeletForgets() {
 	e.waitForSlices(8)
 }
 
-// A limit of kerf.dev/gpu is an extended resource of class whole.kerf.dev. kube-scheduler makes a claim for it, kubelet
-// has it prepared, and the pod has the GPU alone. The claim ends with the pod.
+// A limit of kerf.dev/gpu is an extended resource of class whole.kerf.dev. kube-scheduler makes a claim for it, and the
+// pod has the GPU alone. The claim ends with the pod.
 func TestDRAExtendedResource(t *testing.T) {
 	e := beginWithDRA(t)
-	e.killAgentOfDRA() // the next agent registers no device plugin, as all GPUs have the DRA front end
+	// The next agent registers no device plugin, as all GPUs have the DRA front end.
+	e.killAgentOfDRA()
 	e.kubeletForgets()
 	p := e.create(one("whole", wholeGPUs(1), hold))
 	o := p.running()

@@ -17,7 +17,7 @@ import (
 // claimQueue is the queue of the recipe for claims.
 const claimQueue = "gpu-claims"
 
-// withClaims has Kueue count claims, as docs/use/kueue.md has it, and creates the recipe's queue in the test's namespace.
+// withClaims has Kueue count claims, as docs/use/kueue.md has it. It creates the recipe's queue in the test's namespace.
 func (q *quota) withClaims() {
 	q.Helper()
 	text, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "deploy/recipes/kueue-claims.yaml"))
@@ -46,7 +46,8 @@ func (q *quota) submitTo(s podSpec) {
 	job := q.object(charged{podSpec: s})
 	job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": claimQueue}
 	job.Spec.Template.Spec.SchedulerName = ""
-	eventually(q, "creation of Job "+s.name, func() error { // a restarted Kueue takes a moment to serve its webhooks
+	// A restarted Kueue takes a moment to serve its webhooks.
+	eventually(q, "creation of Job "+s.name, func() error {
 		made, err := q.client.BatchV1().Jobs(q.namespace).Create(background(), job, metav1.CreateOptions{})
 		if err == nil && !*made.Spec.Suspend {
 			return final("Job %s is not suspended", s.name)
@@ -78,7 +79,8 @@ func TestKueueClaims(t *testing.T) {
 	q := e.withQuota()
 	q.withClaims()
 	gpus := e.node.gpus(t)
-	for i, name := range []string{"first", "second", "third"} { // 60 GiB each, of 160
+	// The quota of the recipe is 160 GiB, and one whole GPU.
+	for i, name := range []string{"first", "second", "third"} {
 		e.template(name, "60Gi", gpus[i].UUID)
 		q.submitTo(byClaim(name, name, hold))
 		if i < 2 {
@@ -90,7 +92,7 @@ func TestKueueClaims(t *testing.T) {
 	q.end("first")
 	e.wantHeld(q.runs("third"), "main", share(60*gib, 0))
 
-	for i, name := range []string{"whole", "next"} { // one GPU each, of one
+	for i, name := range []string{"whole", "next"} {
 		e.deviceTemplate(name, "whole.kerf.dev", gpus[4+i].UUID, "")
 		q.submitTo(byClaim(name, name, hold))
 		if i == 0 {
@@ -99,7 +101,8 @@ func TestKueueClaims(t *testing.T) {
 			}
 		}
 	}
-	q.submitTo(one("limit", wholeGPUs(1), hold)) // counts as the class of whole GPUs
+	// It counts as the class of whole GPUs.
+	q.submitTo(one("limit", wholeGPUs(1), hold))
 	for _, name := range []string{"next", "limit"} {
 		q.waits("Job", name, lacks("claimed-gpus"))
 		q.noPods(name)

@@ -116,8 +116,8 @@ func (q *quota) manifest(file string) string {
 	return all
 }
 
-// typed types what a section of the page has an administrator type, but for its last command, and for the test's
-// namespace, where the commands name one.
+// typed types the commands of a section of the page without the last one. namespace is how they name the namespace of
+// the page, in place of which they get the test's. It is empty if they name none.
 func (q *quota) typed(section, last, namespace string) {
 	q.Helper()
 	page, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "docs/use/kueue.md"))
