@@ -155,7 +155,7 @@ e2e: build kerf-scheduler $(TOOLKIT) ## End-to-end suite on a real Kubernetes wi
 .PHONY: e2e-kueue
 e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a node as e2e's; needs root (first time: minutes of building Kueue, too)
 	@cd test/e2e/node/kueue && go mod tidy -diff
-	hack/e2e.sh -run '^TestKueue$$' -kueue=true
+	hack/e2e.sh -run '^TestKueue(Claims)?$$' -kueue=true
 
 .PHONY: e2e-neighbors
 e2e-neighbors: build kerf-scheduler ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay and Karpenter, with these tools and simulated GPUs; needs root (builds the last three)

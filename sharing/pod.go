@@ -88,6 +88,8 @@ type ContainerRequest struct {
 	Kind ContainerKind
 	// Requests are the amounts as kubelet admitted them, sorted.
 	Requests []ResourceRequest
+	// Claims names the requests of ResourceClaims among them, as CLAIM/REQUEST. It is empty if they are not known.
+	Claims []string
 	// Request is the asks and the pod's annotations together, not yet completed by a profile.
 	Request Request
 	// With names the container of the same pod whose GPUs and cap it shares; empty for a container with a separate

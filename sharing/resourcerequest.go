@@ -67,9 +67,26 @@ func (a ResourceRequest) ClaimUID() string {
 	return uid
 }
 
+// ClaimRequestName is the name of the request in its ResourceClaim, empty for other resources.
+func (a ResourceRequest) ClaimRequestName() string {
+	_, request, _ := strings.Cut(a.Claim, ".")
+	return request
+}
+
 // OfClaims reports whether the container is admitted by ResourceClaims.
 func OfClaims(requests []ResourceRequest) bool {
 	return len(requests) > 0 && requests[len(requests)-1].Claim != ""
+}
+
+// ClaimNames are the claims of names such as "train-gpu/gpu" (CLAIM/REQUEST), each once, separated by commas.
+func ClaimNames(claims []string) string {
+	var out []string
+	for _, c := range claims {
+		if name, _, _ := strings.Cut(c, "/"); !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // parseClaim reads "UID.REQUEST", which has lower case letters, digits and hyphens on both sides of the dot.

@@ -294,3 +294,20 @@ func TestClaimAsks(t *testing.T) {
 		}
 	}
 }
+
+func TestClaimNames(t *testing.T) {
+	for want, in := range map[string][]string{
+		"": nil, "a": {"a/gpu"}, "a,b": {"a/large", "a/small", "b/gpu"},
+	} {
+		if got := ClaimNames(in); got != want {
+			t.Errorf("%v: %q, want %q", in, got, want)
+		}
+	}
+	r := ClaimRequest("11111111-0000-4000-8000-000000000000", "gpu")
+	if got := r.ClaimRequestName(); got != "gpu" {
+		t.Errorf("request %q", got)
+	}
+	if got := (ResourceRequest{Resource: "gpu", Count: 1}).ClaimRequestName(); got != "" {
+		t.Errorf("a limit has request %q", got)
+	}
+}

@@ -37,6 +37,7 @@ func Read(in io.Reader, nameOf func(uid uint32) string) (parts []usage.Part, pri
 			values := map[string]string{
 				"namespace": who.Namespace, "pod": who.Pod, "container": who.Container, "user": userOf(who, nameOf),
 				"profile": e.Profile, "level": e.Level, "model": r.Model, "node": e.Node,
+				"claim": sharing.ClaimNames(who.Claims),
 			}
 			for k, v := range who.Labels {
 				values[usage.LabelKey+k] = v

@@ -78,6 +78,7 @@ func FromGrant(g *nodeapi.Grant) Grant {
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
 		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(),
 		UsedBy: g.GetUsedBy(), EnforcedShares: []Share{}, CapSharedWith: g.GetCapSharedWith(), SharedCap: []Share{},
+		Claims: g.GetClaims(),
 		Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Reason: g.GetCompute().GetReason(),
 			Priority: g.GetCompute().GetPriority()},
 	}

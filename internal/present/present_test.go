@@ -61,6 +61,7 @@ func node() *nodeapi.GetNodeResponse {
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
 	pod.CapSharedWith, pod.SharedCap = "g-0009", []*nodeapi.Share{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
+	pod.Claims = []string{"train-gpu-x7k2p/gpu", "train-net/gpu"}
 	burst := shared("g-0008", "burst", 2, 10*gib, 25*gib, 0)
 	burst.Compute = &nodeapi.Compute{By: "none", Reason: "it has no percent of a GPU"}
 	burst.Shares[0].BurstBytes, burst.Shares[0].MaxBurstBytes = 20*gib, 40*gib

@@ -111,6 +111,9 @@ type Grant struct {
 	// its GPUs; empty if its cap is not shared.
 	CapSharedWith string  `json:"capSharedWith"`
 	SharedCap     []Share `json:"sharedCap"`
+	// Claims are the requests of ResourceClaims that it comes from, as CLAIM/REQUEST in its pod's namespace; absent for
+	// a grant by limits.
+	Claims []string `json:"claims,omitempty"`
 }
 
 // Share is a grant's share of one GPU. MemoryBytes is guaranteed. BurstBytes is what it may use above that now, and

@@ -82,7 +82,7 @@ func grantTable(s Status, o Options) string {
 		"USER"}
 	if o.Wide {
 		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON", "COMPUTE", "GPU-TIME", "THROTTLED",
-			"OVER-BUDGET")
+			"OVER-BUDGET", "CLAIM")
 	}
 	rows := [][]string{head}
 	for _, g := range s.Grants {
@@ -94,7 +94,7 @@ func grantTable(s Status, o Options) string {
 		if o.Wide {
 			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason),
 				or(g.Compute.String()))
-			row = append(row, g.times()...)
+			row = append(append(row, g.times()...), or(strings.Join(g.Claims, ",")))
 		}
 		rows = append(rows, row)
 	}

@@ -34,7 +34,7 @@ func Top(s *telemetryapi.Sample, v TopView) string {
 	if len(rows) == 0 || v.By == "gpu" {
 		return b.String()
 	}
-	b.WriteString("\n" + topUses(rows))
+	b.WriteString("\n" + topUses(rows, v))
 	if strings.ContainsAny(b.String(), "*~") {
 		b.WriteString("\n* of a MIG instance or a whole GPU   ~ a part of the GPU's value\n")
 	}
@@ -119,10 +119,10 @@ func topRows(s *telemetryapi.Sample, v TopView) []topRow {
 	return reversed(rows, v.Reverse)
 }
 
-func topUses(rows []topRow) string {
-	lines := [][]string{useHead()}
+func topUses(rows []topRow, v TopView) string {
+	lines := [][]string{append(useHead(), v.more("CLAIM")...)}
 	for _, r := range rows {
-		lines = append(lines, r.cells())
+		lines = append(lines, append(r.cells(), v.more(or(strings.Join(r.use.GetClaims(), ",")))...))
 	}
 	return aligned(lines)
 }

@@ -66,6 +66,24 @@ GPU          OWNER           MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS
 	}
 }
 
+// The wide view has the claims of each grant. A row of a pod has those of all its containers, each once.
+func TestTopNamesClaims(t *testing.T) {
+	s := topSample()
+	for i, u := range s.Gpus[0].GetUsages()[:2] {
+		u.Grant, u.GrantId, u.Namespace, u.Pod = "ml/a/c", string(rune('a'+i)), "ml", "a"
+		u.Claims = []string{"a-gpu-x7k2p/gpu"}
+	}
+	for by, want := range map[string]int{"owner": 2, "pod": 1} {
+		text := Top(s, TopView{By: by, Wide: true})
+		if n := strings.Count(text, "a-gpu-x7k2p/gpu"); n != want || !strings.Contains(text, "  CLAIM\n") {
+			t.Errorf("by %s, %d claims, want %d:\n%s", by, n, want, text)
+		}
+	}
+	if text := Top(s, TopView{}); strings.Contains(text, "x7k2p") {
+		t.Errorf("the narrow view has claims:\n%s", text)
+	}
+}
+
 func TestTopOrders(t *testing.T) {
 	first := map[string]string{"gpu": "ml/a/train", "memory": "(unattributed)", "sm": "ml/a/train",
 		"energy": "ml/a/train", "idle": "b?[2J", "name": "(unattributed)"}

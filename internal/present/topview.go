@@ -16,7 +16,7 @@ type TopView struct {
 	Reverse bool
 	// By is one of TopRows: a line for each owner on each GPU, for each pod over all GPUs, or GPUs alone.
 	By string
-	// Wide adds the UUIDs of the GPUs.
+	// Wide adds the UUIDs of the GPUs, and the claims of grants.
 	Wide bool
 }
 
@@ -71,12 +71,15 @@ func podUse(u *telemetryapi.Usage) *telemetryapi.Usage {
 		MemoryBurstBytes:    u.GetMemoryBurstBytes(),
 		ComputeGrantedRatio: u.GetComputeGrantedRatio(), Processes: u.GetProcesses(), MemoryBytes: u.GetMemoryBytes(),
 		SmRatio:      u.GetSmRatio(),
-		EnergyJoules: u.GetEnergyJoules(), IdleSeconds: u.IdleSeconds,
+		EnergyJoules: u.GetEnergyJoules(), IdleSeconds: u.IdleSeconds, Claims: slices.Clone(u.GetClaims()),
 	}
 }
 
 // addUse adds another use of the same pod. A sum of which one part is not known is not known.
 func addUse(sum, u *telemetryapi.Usage) {
+	sum.Claims = append(sum.Claims, u.GetClaims()...)
+	slices.Sort(sum.Claims)
+	sum.Claims = slices.Compact(sum.Claims)
 	sum.MemoryGuaranteedBytes += u.GetMemoryGuaranteedBytes()
 	sum.MemoryBurstBytes += u.GetMemoryBurstBytes()
 	sum.ComputeGrantedRatio += u.GetComputeGrantedRatio()

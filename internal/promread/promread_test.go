@@ -50,7 +50,7 @@ func TestUsage(t *testing.T) {
 		"kerf_usage_active_seconds_total": fmt.Sprintf(`{%s,"values":[[%d,"NaN"],[%d,"0"],[%d,"0.25"]]}`, of, at(1),
 			at(2), at(3)),
 		"kerf_usage_energy_joules_total": fmt.Sprintf(`{%s,"values":[[%d,"100"]]}`, of, at(3)),
-		"kerf_usage_grant_info":          `{"metric":{"node":"n","grant":"ml/p/c","profile":"half","level":"driver"},"value":[1,"1"]}`,
+		"kerf_usage_grant_info":          `{"metric":{"node":"n","grant":"ml/p/c","profile":"half","level":"driver","claim":"p-gpu-x"},"value":[1,"1"]}`,
 		"kerf_gpu_info":                  `{"metric":{"gpu_uuid":"GPU-0","model":"H100"},"value":[1,"1"]}`,
 		"kube_pod_labels":                `{"metric":{"namespace":"ml","pod":"p","label_example_com_team":"x"},"value":[1,"1"]}`,
 	})
@@ -61,7 +61,7 @@ func TestUsage(t *testing.T) {
 	want := []usage.Part{{
 		Labels: map[string]string{
 			"namespace": "ml", "pod": "p", "container": "c", "node": "n", "profile": "half", "level": "driver",
-			"model": "H100", "label:example.com/team": "x",
+			"model": "H100", "claim": "p-gpu-x", "label:example.com/team": "x",
 		},
 		Record: usage.Record{
 			GPU: "GPU-0", Model: "H100", Share: 0.5, Seconds: 180, Known: 120, Idle: 60, Busy: 15, Joules: 6000,

@@ -132,7 +132,7 @@ func (s Source) name(ctx context.Context, now time.Time, since time.Duration, tr
 		}
 		return out, err
 	}
-	grants, err := last("node, grant, profile, level", "kerf_usage_grant_info")
+	grants, err := last("node, grant, profile, level, claim", "kerf_usage_grant_info")
 	if err != nil {
 		return err
 	}
@@ -156,6 +156,7 @@ func (s Source) name(ctx context.Context, now time.Time, since time.Duration, tr
 		of := grants[keyOf(t.Labels, "node", "grant")]
 		t.Model = gpus[keyOf(map[string]string{"gpu_uuid": t.GPU}, "gpu_uuid")]["model"]
 		t.Labels["profile"], t.Labels["level"], t.Labels["model"] = of["profile"], of["level"], t.Model
+		t.Labels["claim"] = of["claim"]
 		for k, name := range names {
 			t.Labels[k] = pods[keyOf(t.Labels, "namespace", "pod")][name]
 		}

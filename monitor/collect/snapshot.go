@@ -64,7 +64,9 @@ type Grant struct {
 	// Namespace, Pod, PodUID and Container are empty for a grant that is no pod's.
 	Namespace, Pod, PodUID, Container string
 	Profile, Level                    string
-	Attachment                        attribution.Attachment
+	// Claims are the requests of ResourceClaims that it comes from, as CLAIM/REQUEST; empty for a grant by limits.
+	Claims     []string
+	Attachment attribution.Attachment
 	// Caps are by the order of Attachment.Shares.
 	Caps []Cap
 }

@@ -46,6 +46,8 @@ func process(pid int, dir string, mib sharing.Bytes, sm attribution.Ratio) attri
 // one without grants and with few values, and one that does not answer.
 func snapshot() *collect.Snapshot {
 	slot := sharing.InstanceRef{Profile: "1g.10gb", Start: 2}
+	claimed := pod("b", attribution.Share{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 20 * sharing.GiB})
+	claimed.Claims = []string{"b-gpu-x7k2p/large", "b-gpu-x7k2p/small"}
 	s := &collect.Snapshot{
 		Seq: 7, Took: 2 * time.Millisecond, Source: "nvml", Driver: "615.71.09", Agent: true,
 		Grants: map[string]collect.Grant{
@@ -53,7 +55,7 @@ func snapshot() *collect.Snapshot {
 				collect.Cap{Memory: 10 * sharing.GiB, Burst: sharing.GiB, Percent: 25, Throttled: 90 * time.Second,
 					Timed: true, Events: collect.CapEvents{Refused: 4, Counted: true, Violations: 2,
 						Delay: 250 * time.Millisecond, Watched: true}}),
-			"b": pod("b", attribution.Share{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 20 * sharing.GiB}),
+			"b": claimed,
 			"w": pod("w", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-1"}, Whole: true},
 				collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
 			"m": pod("m", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-2", Instance: slot}},

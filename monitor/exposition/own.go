@@ -21,8 +21,8 @@ func (s *scrape) all() {
 	s.put(cycleSeconds, n.Took.Seconds(), nil)
 	s.put(cycles, float64(n.Seq), nil)
 	for _, g := range n.Grants {
-		s.put(grantInfo, 1, s.labels.of(byGrant, values{g.Container, g.Name, g.ID, g.Level, g.Namespace, g.Pod,
-			g.PodUID, g.Profile}))
+		s.put(grantInfo, 1, s.labels.of(byGrant, values{sharing.ClaimNames(g.Claims), g.Container, g.Name, g.ID,
+			g.Level, g.Namespace, g.Pod, g.PodUID, g.Profile}))
 	}
 	for _, g := range n.GPUs {
 		s.device(g)

@@ -119,7 +119,7 @@ func ofUsage() []family {
 
 func ofGrants() []family {
 	return []family{
-		gauge(grantInfo, "kerf_usage_grant_info", "Pod, profile and enforcement level of the grant; always 1.",
+		gauge(grantInfo, "kerf_usage_grant_info", "Pod, claim, profile and enforcement level of the grant; always 1.",
 			byGrant),
 		gauge(usageGuaranteed, "kerf_usage_memory_guaranteed_bytes", "Guaranteed memory of the grant, in bytes.",
 			byOwner),
@@ -187,7 +187,7 @@ func (s shape) names() []string {
 	case byMonitor:
 		return []string{"driver", "source", "version"}
 	case byGrant:
-		return []string{"container", "grant", "id", "level", "namespace", "pod", "pod_uid", "profile"}
+		return []string{"claim", "container", "grant", "id", "level", "namespace", "pod", "pod_uid", "profile"}
 	case byGPU:
 		return []string{"gpu", "gpu_uuid"}
 	case byOwner:

@@ -79,6 +79,7 @@ func grantsOf(p *nodeapi.GetNodeResponse) map[string]collect.Grant {
 			ID: g.GetId(), Name: cmp.Or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(),
 			PodUID:    g.GetPodUid(),
 			Container: g.GetContainer(), Profile: g.GetProfile(), Level: g.GetLevel(),
+			Claims:     g.GetClaims(),
 			Attachment: attribution.Attachment{Grant: g.GetId(), Cgroup: g.GetCgroup()},
 		}
 		if out.Pod != "" {

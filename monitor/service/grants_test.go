@@ -31,7 +31,8 @@ func TestGrantsOfAPicture(t *testing.T) {
 		{Id: "k2", Shares: []*nodeapi.Share{{Gpu: "GPU-0", Whole: true}}},
 		{Id: "k5", Shares: []*nodeapi.Share{{Gpu: "GPU-1", MemoryBytes: 10, MigProfile: "1g.10gb", MigStart: 2}}},
 		{Id: "k3", PodNamespace: "ml", PodName: "p", PodUid: "old", Container: "c"},
-		{Id: "k4", PodNamespace: "ml", PodName: "p", PodUid: "new", Container: "c"},
+		{Id: "k4", PodNamespace: "ml", PodName: "p", PodUid: "new", Container: "c",
+			Claims: []string{"p-gpu-x/gpu"}},
 	}})
 	active := func(id, dir string, f ...attribution.Share) attribution.Attachment {
 		return attribution.Attachment{Grant: id, Cgroup: dir, Shares: f}
@@ -50,6 +51,7 @@ func TestGrantsOfAPicture(t *testing.T) {
 		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c",
 			Attachment: active("k3", "")},
 		"k4": {ID: "k4", Name: "ml/p/c#k4", Namespace: "ml", Pod: "p", PodUID: "new", Container: "c",
+			Claims:     []string{"p-gpu-x/gpu"},
 			Attachment: active("k4", "")},
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -108,6 +108,7 @@ func grantUsage(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *tel
 	out := usageOf("grant", u.Use, total)
 	out.Grant, out.GrantId, out.Namespace, out.Pod, out.Container, out.Level = grant.Name, grant.ID, grant.Namespace,
 		grant.Pod, grant.Container, grant.Level
+	out.Claims = grant.Claims
 	out.InstanceProfile, out.InstanceStart = u.Instance.Profile, int32(u.Instance.Start) //nolint:gosec // a place on a GPU
 	if limit, ok := grant.CapOn(gpu); ok {
 		out.MemoryGuaranteedBytes, out.MemoryBurstBytes = uint64(limit.Memory), uint64(limit.Burst)

@@ -22,6 +22,7 @@ func TestOwn(t *testing.T) {
 	grant := func(id, uid string) collect.Grant {
 		return collect.Grant{
 			ID: id, Name: id, Pod: "p", PodUID: uid, Container: id,
+			Claims: []string{id + "/gpu"},
 			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id,
 				Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}},
 			Caps: []collect.Cap{{Memory: sharing.GiB}},
@@ -82,6 +83,9 @@ func TestOwn(t *testing.T) {
 			var ids []string
 			for _, u := range got.GetGpus()[0].GetUsages() {
 				ids = append(ids, u.GetGrantId())
+				if want := []string{u.GetGrantId() + "/gpu"}; !slices.Equal(u.GetClaims(), want) {
+					t.Errorf("grant %s has claims %v, want %v", u.GetGrantId(), u.GetClaims(), want)
+				}
 			}
 			slices.Sort(ids)
 			g := got.GetGpus()[0]

@@ -92,6 +92,8 @@ type Subject struct {
 	Container string `json:"container,omitempty"`
 	UID       uint32 `json:"uid"`
 	PID       int    `json:"pid,omitempty"`
+	// Claims are the requests of ResourceClaims that the grant comes from, as CLAIM/REQUEST.
+	Claims []string `json:"claims,omitempty"`
 	// Labels are the pod's, of a Usage entry.
 	Labels map[string]string `json:"labels,omitempty"`
 }

@@ -83,6 +83,8 @@ type Terms struct {
 	// app and empty for a process.
 	Kind     sharing.ContainerKind
 	Requests []sharing.ResourceRequest
+	// Claims names the requests of ResourceClaims among Requests, as CLAIM/REQUEST; empty for others.
+	Claims []string
 	// Priority is that of the pod; 0 where there is none, or it is not known.
 	Priority int32
 	// Standalone is true for a grant that a container which is no pod's is to use.

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -37,6 +38,7 @@ func TestClaim(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
 	ask := b.claimed("p", "main", claimUID, sharing.ContainerApp, 10*sharing.GiB, 25)
+	ask.Claims = []string{"train-gpu/" + claimName}
 	id := b.gpus[0].Ref()
 	for range 2 { // kubelet may ask again
 		b.reserved(ask)
@@ -54,6 +56,9 @@ func TestClaim(t *testing.T) {
 	b.active(ask, c)
 	b.reserved(ask) // a kubelet that was restarted prepares again
 	b.active(ask, c)
+	if g := b.State(t.Context()).Grants; len(g) != 1 || !slices.Equal(g[0].Claims, ask.Claims) {
+		t.Errorf("the status has grants %+v, want one of %v", g, ask.Claims)
+	}
 	// kubelet unprepares while the driver still charges the container: the memory stays booked.
 	if err := b.EndClaims([]string{otherUID, claimUID}); err != nil {
 		t.Fatal(err)
@@ -144,7 +149,15 @@ func TestClaimOfTwoContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range all {
+		all[i].Claims = []string{"train-gpu/" + claimName}
+	}
 	g.reserved(all...)
+	for _, one := range g.State(t.Context()).Grants {
+		if !slices.Equal(one.Claims, all[0].Claims) {
+			t.Errorf("the grant of container %s has claims %v, want %v", one.Owner.Container, one.Claims, all[0].Claims)
+		}
+	}
 	side, main := g.run(admitted(s)), g.run(admitted(m))
 	for _, c := range []*container{main, side} {
 		if c.in.Env["KERF_MEMORY_BYTES"] != "10737418240" || c.in.Env["KERF_PERCENT"] != "30" {

@@ -22,7 +22,7 @@ type Part struct {
 
 // Keys are what a report can be grouped by.
 func Keys() []string {
-	return []string{"namespace", "pod", "container", "user", "profile", "level", "model", "node"}
+	return []string{"namespace", "pod", "container", "user", "profile", "level", "model", "node", "claim"}
 }
 
 // LabelKey is the prefix of a key for a pod's label. The label's name follows.

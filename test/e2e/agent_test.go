@@ -61,6 +61,8 @@ type grant struct {
 	Whole       bool       `json:"whole"`
 	// InForce is what its user has of it where that is less: an init container that uses another's claim.
 	InForce []fragment `json:"enforcedShares"`
+	// Claims are CLAIM/REQUEST of a grant by ResourceClaims.
+	Claims []string `json:"claims"`
 }
 
 type fragment struct {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestDRAAdmission: the API server rejects a claim that no node would take, and describe says which device a pod lacks.
+// TestDRAAdmission: the API server rejects a claim that no node would take. describe says which device a pod lacks, or
+// which claim it should have.
 func TestDRAAdmission(t *testing.T) {
 	e := beginWithDRA(t)
 	const claim = `apiVersion: resource.k8s.io/v1
@@ -46,6 +47,13 @@ spec:
 	waits.unplaced()
 	r := e.node.in(e.node.program("kerf"), "--kubeconfig", e.node.env["KUBECONFIG"], "describe", "pod", "waits", "-n",
 		e.namespace)
+	amount := e.create(one("amount", gibs(10), hold))
+	amount.unplaced()
+	said := e.node.in(e.node.program("kerf"), "--kubeconfig", e.node.env["KUBECONFIG"], "describe", "pod", "amount", "-n",
+		e.namespace)
+	if want := "deviceClassName share.kerf.dev, capacity.requests {memory: 10Gi}"; !strings.Contains(said.out, want) {
+		t.Errorf("no %q in: %s", want, said)
+	}
 	for _, want := range []string{"500GiB (claim waits-gpu-", "none of 1 nodes has the devices of its claims",
 		"FailedScheduling"} {
 		if !strings.Contains(r.out+r.errOut, want) {

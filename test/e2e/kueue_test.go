@@ -28,6 +28,7 @@ const (
 	// applyRecipe is the last command of the page: the test applies the recipe without its Job, and for its own
 	// namespace.
 	applyRecipe = "kubectl apply -f deploy/recipes/kueue.yaml\n"
+	applyClaims = "kubectl apply -f deploy/recipes/kueue-claims.yaml\n"
 )
 
 var isJob = regexp.MustCompile(`(?m)^kind: Job$`)
@@ -48,23 +49,24 @@ func (e *testCase) withQuota() *quota {
 	e.Cleanup(func() { q.remove(all, recipe) })
 	eventually(e, "Kueue's manifest", func() error { return e.apply(all) })
 	e.operatorReady(kueueNamespace, kueueDeployment)
-	q.typed()
+	q.typed("Set it up", applyRecipe, " namespace team ")
 	eventually(e, "the recipe", func() error { return e.apply(recipe) })
 	return q
 }
 
-// typed types what the page has an administrator type, but for its last command, and for the test's namespace.
-func (q *quota) typed() {
+// typed types the commands of a section of the page without the last one. namespace is how they name the namespace of
+// the page, in place of which they get the test's. It is empty if they name none.
+func (q *quota) typed(section, last, namespace string) {
 	q.Helper()
 	page, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "docs/use/kueue.md"))
 	if err != nil {
 		q.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(page), "\n## Set it up\n")
+	_, after, _ := strings.Cut(string(page), "\n## "+section+"\n")
 	_, after, _ = strings.Cut(after, "\n```\n")
 	block, _, _ := strings.Cut(after, "```\n")
-	commands, found := strings.CutSuffix(block, applyRecipe)
-	if !found || strings.Count(commands, " namespace team ") != 1 {
+	commands, found := strings.CutSuffix(block, last)
+	if !found || namespace != "" && strings.Count(commands, namespace) != 1 {
 		q.Fatalf("docs/use/kueue.md has other commands than are expected here:\n%s", block)
 	}
 	ctx, cancel := context.WithTimeout(background(), commandTime)

@@ -918,7 +918,10 @@ type Grant struct {
 	// another.
 	CapSharedWith string `protobuf:"bytes,26,opt,name=cap_shared_with,json=capSharedWith,proto3" json:"cap_shared_with,omitempty"`
 	// shared_cap is the cap of all grants that share it, on its GPUs; empty if the cap is not shared.
-	SharedCap     []*Share `protobuf:"bytes,27,rep,name=shared_cap,json=sharedCap,proto3" json:"shared_cap,omitempty"`
+	SharedCap []*Share `protobuf:"bytes,27,rep,name=shared_cap,json=sharedCap,proto3" json:"shared_cap,omitempty"`
+	// claims are the requests of ResourceClaims that the grant comes from, as CLAIM/REQUEST, in the namespace of the pod.
+	// They are empty for a grant by limits.
+	Claims        []string `protobuf:"bytes,28,rep,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1138,6 +1141,13 @@ func (x *Grant) GetCapSharedWith() string {
 func (x *Grant) GetSharedCap() []*Share {
 	if x != nil {
 		return x.SharedCap
+	}
+	return nil
+}
+
+func (x *Grant) GetClaims() []string {
+	if x != nil {
+		return x.Claims
 	}
 	return nil
 }
@@ -2569,7 +2579,7 @@ const file_api_node_v1alpha1_node_proto_rawDesc = "" +
 	"\x06listed\x18\x03 \x01(\bR\x06listed\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\tR\x06answer\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xf2\x06\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\x8a\a\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2600,7 +2610,8 @@ const file_api_node_v1alpha1_node_proto_rawDesc = "" +
 	"\x0fenforced_shares\x18\x19 \x03(\v2\x19.kerf.node.v1alpha1.ShareR\x0eenforcedShares\x12&\n" +
 	"\x0fcap_shared_with\x18\x1a \x01(\tR\rcapSharedWith\x128\n" +
 	"\n" +
-	"shared_cap\x18\x1b \x03(\v2\x19.kerf.node.v1alpha1.ShareR\tsharedCapB\r\n" +
+	"shared_cap\x18\x1b \x03(\v2\x19.kerf.node.v1alpha1.ShareR\tsharedCap\x12\x16\n" +
+	"\x06claims\x18\x1c \x03(\tR\x06claimsB\r\n" +
 	"\v_used_bytes\"M\n" +
 	"\aCompute\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +

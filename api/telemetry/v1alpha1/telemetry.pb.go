@@ -381,8 +381,10 @@ type Usage struct {
 	CapViolations *Amount `protobuf:"bytes,27,opt,name=cap_violations,json=capViolations,proto3" json:"cap_violations,omitempty"`
 	// detection_seconds is the longest time that it can have been over its cap when it was last found.
 	DetectionSeconds *Amount `protobuf:"bytes,28,opt,name=detection_seconds,json=detectionSeconds,proto3" json:"detection_seconds,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// claims are the requests of ResourceClaims that it comes from, as CLAIM/REQUEST; empty for a grant by limits.
+	Claims        []string `protobuf:"bytes,29,rep,name=claims,proto3" json:"claims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -611,6 +613,13 @@ func (x *Usage) GetDetectionSeconds() *Amount {
 	return nil
 }
 
+func (x *Usage) GetClaims() []string {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
 // Amount is a value and how it is known; it is absent if the value is unknown.
 type Amount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -706,7 +715,7 @@ const file_api_telemetry_v1alpha1_telemetry_proto_rawDesc = "" +
 	"\x19_memory_allocatable_bytesB\v\n" +
 	"\t_sm_ratioB\x0e\n" +
 	"\f_power_wattsB\x16\n" +
-	"\x14_temperature_celsius\"\xbc\v\n" +
+	"\x14_temperature_celsius\"\xd4\v\n" +
 	"\x05Usage\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05grant\x18\x02 \x01(\tR\x05grant\x12\x19\n" +
@@ -736,7 +745,8 @@ const file_api_telemetry_v1alpha1_telemetry_proto_rawDesc = "" +
 	"\x11throttled_seconds\x18\x19 \x01(\v2\x1f.kerf.telemetry.v1alpha1.AmountR\x10throttledSeconds\x12B\n" +
 	"\foom_refusals\x18\x1a \x01(\v2\x1f.kerf.telemetry.v1alpha1.AmountR\voomRefusals\x12F\n" +
 	"\x0ecap_violations\x18\x1b \x01(\v2\x1f.kerf.telemetry.v1alpha1.AmountR\rcapViolations\x12L\n" +
-	"\x11detection_seconds\x18\x1c \x01(\v2\x1f.kerf.telemetry.v1alpha1.AmountR\x10detectionSecondsB\x0f\n" +
+	"\x11detection_seconds\x18\x1c \x01(\v2\x1f.kerf.telemetry.v1alpha1.AmountR\x10detectionSeconds\x12\x16\n" +
+	"\x06claims\x18\x1d \x03(\tR\x06claimsB\x0f\n" +
 	"\r_idle_seconds\"@\n" +
 	"\x06Amount\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12 \n" +

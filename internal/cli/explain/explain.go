@@ -57,7 +57,8 @@ events show the state at the time of the decision. The command ignores CPU, host
 memory, taints and affinity.
 
 For a pod with ResourceClaims, it reads the claims and ResourceSlices. It then
-does not evaluate CEL selectors and constraints.
+does not evaluate CEL selectors and constraints. For a pending pod with limits,
+it shows the claim to write if nodes give GPUs by ResourceClaim alone.
 
 Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 		Args: cobra.ExactArgs(1),
@@ -131,10 +132,16 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 		return Explanation{}, fmt.Errorf("it requests no GPU of Kerf's: %w", sharing.ErrInvalid)
 	}
 	state.Learn(w)
-	x := Explanation{
-		Pod: name, Namespace: namespace, UID: w.UID, Needs: w.Needs(), ComputedAt: now.UTC().Truncate(time.Second),
-		Left: append(more.Left, left...),
-	}
+	x, err := byLimits(found, found.Pods[at], state, w, now)
+	x.Left, x.Events = append(more.Left, left...), eventsOf(more)
+	return x, err
+}
+
+// byLimits explains a pod that requests GPUs by limits.
+func byLimits(found survey.Cluster, p survey.Pod, state *scheduler.ClusterState, w scheduler.PodRequest,
+	now time.Time) (Explanation, error) {
+	x := Explanation{Pod: p.Name, Namespace: p.Namespace, UID: w.UID, Needs: w.Needs(),
+		ComputedAt: now.UTC().Truncate(time.Second)}
 	if s, on := state.Standing(w.UID); on {
 		x.stands(s)
 	} else if x.PendingReason = state.Explain(w, now); x.PendingReason == "" {
@@ -143,8 +150,12 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	for _, answer := range state.Answers(w, freeCPU(found, w.UID), now) {
 		x.Nodes = append(x.Nodes, answered(answer))
 	}
-	x.Events = eventsOf(more)
-	return x, nil
+	if x.PendingReason == "" {
+		return x, nil
+	}
+	var err error
+	x.Remedy, err = claimInstead(found, p)
+	return x, err
 }
 
 func eventsOf(more survey.More) (out []said) {

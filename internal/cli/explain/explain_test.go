@@ -158,6 +158,48 @@ func TestExplainPod(t *testing.T) {
 	}
 }
 
+// A pod by limits that waits learns of the claim to write, if nodes give GPUs by ResourceClaim alone.
+func TestClaimToWrite(t *testing.T) {
+	lists := explained()
+	pod := func(name, limits string) {
+		lists["/api/v1/pods"] = append(lists["/api/v1/pods"],
+			fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"team","uid":"uid-%s"},"spec":{"containers":[
+			{"name":"main","resources":{"limits":{%s}}}]},"status":{"phase":"Pending"}}`, name, name, limits))
+	}
+	pod("both", `"kerf.dev/gpu-memory-gib":"70","kerf.dev/gpu-percent":"25"`)
+	pod("percent", `"kerf.dev/gpu-percent":"50"`)
+	pod("whole", `"kerf.dev/gpu":"4"`)
+	call := describer(t, lists)
+	if out, _, code := call("huge"); code != exitWaits || strings.Contains(out, "use a claim") {
+		t.Errorf("no node gives GPUs by claim: status %d:\n%s", code, out)
+	}
+	of := lists["/apis/kerf.dev/v1alpha1/gpunodes"]
+	for i, n := range of[1:] {
+		of[i+1] = strings.ReplaceAll(n, `"index":`, `"mode":"dra","allocatableBytes":85899345920,"index":`)
+	}
+	const about = "use a claim: pods get GPUs of 2 nodes (gpu-2, gpu-3) by ResourceClaim alone (frontend dra); "
+	for name, want := range map[string]string{
+		"huge": "write a ResourceClaimTemplate for container main: deviceClassName share.kerf.dev, " +
+			"capacity.requests {memory: 70Gi}; 'kerf translate --to dra' writes it\n",
+		"both":    `deviceClassName share.kerf.dev, capacity.requests {memory: 70Gi, percent: "25"}; `,
+		"percent": `capacity.requests {memory: 40Gi, percent: "50"}; `,
+		"whole":   "kube-scheduler serves these limits there: set schedulerName: default-scheduler\n",
+	} {
+		out, errOut, code := call(name)
+		if code != exitWaits || !strings.Contains(out, about) || !strings.Contains(out, want) {
+			t.Errorf("%s: status %d, no %q in:\n%s%s", name, code, want, out, errOut)
+		}
+	}
+	var x Explanation
+	out, _, _ := call("huge", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &x); err != nil || !strings.Contains(x.Remedy, "memory: 70Gi") {
+		t.Errorf("%v, the remedy is %q", err, x.Remedy)
+	}
+	if out, _, code := call("chat-3"); code != command.ExitOK || strings.Contains(out, "use a claim") {
+		t.Errorf("a placed pod: status %d:\n%s", code, out)
+	}
+}
+
 // clusterWithClaims has a node with two GPUs by DRA, and pods with claims.
 func clusterWithClaims() map[string][]string {
 	lists := explained()

@@ -24,6 +24,8 @@ type Explanation struct {
 	Needs     string `json:"needs"`
 	// PendingReason is why the pod has no GPU; empty where it has.
 	PendingReason string `json:"pendingReason,omitempty"`
+	// Remedy is how a pod with limits requests the same of nodes that give GPUs by ResourceClaim alone.
+	Remedy string `json:"remedy,omitempty"`
 	// Claims are its ResourceClaims with GPUs of Kerf.
 	Claims []claimed `json:"claims,omitempty"`
 	// Node is where it is, Planned what its Binding named by container, Has what its node reports.
@@ -120,6 +122,9 @@ func (x Explanation) write(w io.Writer, most int) error {
 	}
 	if x.PendingReason != "" {
 		fmt.Fprintf(&b, "waits: %s\n", x.PendingReason)
+	}
+	if x.Remedy != "" {
+		fmt.Fprintf(&b, "use a claim: %s\n", x.Remedy)
 	}
 	fmt.Fprintf(&b, "\nComputed now (%s), of the cluster as it is now and as if the pod were not placed yet:\n",
 		x.ComputedAt.Format(time.RFC3339))

@@ -120,6 +120,54 @@ func TestUsageReport(t *testing.T) {
 	}
 }
 
+// A report counts grants by claims like those by limits. Containers with one claim are one row of that claim.
+func TestUsageOfClaims(t *testing.T) {
+	var answer bytes.Buffer
+	e := json.NewEncoder(&answer)
+	if err := e.Encode(config.Prices{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []struct {
+		container string
+		claims    []string
+	}{{"limits", nil}, {"main", []string{"train-gpu/gpu"}}, {"side", []string{"train-gpu/gpu"}},
+		{"two", []string{"a/gpu", "b/gpu"}}} {
+		r := usage.Record{GPU: "g", Model: "H100", Share: 0.25, Seconds: 3600, Known: 3600, Busy: 450}
+		who := &audit.Subject{Namespace: "ns", Pod: "p", PodUID: "u", Container: g.container, Claims: g.claims,
+			Labels: map[string]string{"team": "vision"}}
+		if err := e.Encode(audit.Entry{Type: audit.Usage, Subject: who, Usage: []usage.Record{r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(answer.Bytes())
+	}))
+	defer server.Close()
+	for by, want := range map[string]string{
+		"label:team": "vision,1.000,0.500",
+		"claim":      ",0.250,0.125|a,b,0.250,0.125|train-gpu,0.500,0.250",
+		"container":  "limits,0.250,0.125|main,0.250,0.125|side,0.250,0.125|two,0.250,0.125",
+	} {
+		var out bytes.Buffer
+		o := &usageOptions{by: []string{by}, since: time.Hour, Listing: command.Listing{Output: "csv"},
+			agents: []string{server.URL}}
+		if err := errors.Join(o.check(bare(o)), report(t.Context(), &command.App{Out: &out}, o, false)); err != nil {
+			t.Fatal(err)
+		}
+		lines, err := csv.NewReader(&out).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, l := range lines[1:] {
+			got = append(got, strings.Join(l[:3], ","))
+		}
+		if text := strings.Join(got, "|"); text != want || lines[0][0] != by {
+			t.Errorf("by %s: %s, want %s", by, text, want)
+		}
+	}
+}
+
 // bare is a command that has the flags of a listing alone.
 func bare(o *usageOptions) *cobra.Command {
 	c, chosen := &cobra.Command{}, o.Listing

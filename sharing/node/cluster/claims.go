@@ -34,7 +34,7 @@ const (
 // claimFront is the DRA front end of the node. It is also the node runtime as the preparer of claims needs it.
 type claimFront struct {
 	k        *Kubernetes
-	preparer *claims.Preparer
+	preparer *namingPreparer
 	plugin   *plugin.Plugin
 	// known is true once devices may be published.
 	known atomic.Bool
@@ -43,7 +43,7 @@ type claimFront struct {
 // newClaimFront makes one that does nothing yet.
 func newClaimFront(k *Kubernetes) (*claimFront, error) {
 	f := &claimFront{k: k}
-	f.preparer = claims.New(claims.Options{
+	f.preparer = &namingPreparer{Preparer: claims.New(claims.Options{
 		Log: k.Log, Node: f, Pods: k.api, Eval: k.Options.Failpoints.Eval,
 		Write: func(asks []sharing.ResourceRequest) error {
 			k.writing.Lock()
@@ -53,7 +53,7 @@ func newClaimFront(k *Kubernetes) (*claimFront, error) {
 		Reject: func(ctx context.Context, ref sharing.ContainerRef, message string) {
 			k.api.Event(ctx, ref, ClaimRejectedReason, message, true)
 		},
-	})
+	})}
 	client, err := kube.Clientset(k.api)
 	if err != nil {
 		return nil, fmt.Errorf("DRA plugin: %w", err)
@@ -76,6 +76,7 @@ func (f *claimFront) ReservePod(ctx context.Context, asks []sharing.ContainerReq
 	if err := f.k.gate(gate); err != nil {
 		return err
 	}
+	asks = f.preparer.names.named(asks)
 	for {
 		changed := f.k.Runtime.Changed()
 		err := f.k.Runtime.ReservePod(ctx, asks)

@@ -182,6 +182,7 @@ func (r *Reserver) podGrant(ask sharing.ContainerRequest, req sharing.Request, p
 // hold reserves a container's grant.
 func (r *Reserver) hold(l *ledger.Ledger, c ledger.Reservation, ask sharing.ContainerRequest) error {
 	c.Kind, c.Requests, c.Priority = ask.Kind, slices.Clone(ask.Requests), ask.Priority
+	c.Claims = slices.Clone(ask.Claims)
 	if err := l.Reserve(c); err != nil {
 		return err
 	}

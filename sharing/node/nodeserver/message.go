@@ -86,7 +86,7 @@ func grantMessage(g status.Grant) *nodeapi.Grant {
 		Level: g.Level.String(), LevelReason: g.LevelReason, Backend: g.Backend.String(),
 		UserId: c.Owner.UID, PodUid: c.Owner.PodUID, Container: c.Owner.Container,
 		Health: g.Health.String(), Profile: c.Request.Profile, Whole: c.Request.Kind == sharing.KindWhole,
-		CapSharedWith: string(c.With),
+		CapSharedWith: string(c.With), Claims: c.Claims,
 	}
 	m.PodNamespace, m.PodName = c.Owner.Namespace, c.Owner.PodName
 	if g.Active != nil {

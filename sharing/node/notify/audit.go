@@ -44,7 +44,7 @@ func Entry(kind string, c ledger.Reservation) audit.Entry {
 	e := audit.Entry{
 		Type: kind, Grant: string(c.ID), Name: c.Name, Profile: c.Request.Profile, Level: c.Level.String(),
 		Subject: &audit.Subject{Namespace: o.Namespace, Pod: o.PodName, PodUID: o.PodUID, Container: o.Container,
-			UID: o.UID, PID: o.PID},
+			UID: o.UID, PID: o.PID, Claims: c.Claims},
 	}
 	for _, f := range c.Placement {
 		e.Shares = append(e.Shares, audit.Share{

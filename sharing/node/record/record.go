@@ -82,6 +82,8 @@ type Grant struct {
 	// Kind is the container's part in its pod (app, sidecar, init), and Requests are what kubelet admitted it with.
 	Kind     string   `json:"kind,omitempty"`
 	Requests []string `json:"asks,omitempty"`
+	// Claims names the requests of ResourceClaims among them, for people.
+	Claims []string `json:"claims,omitempty"`
 	// Priority is the pod's.
 	Priority int32 `json:"priority,omitempty"`
 	// With is the grant whose cap this one shares.

@@ -20,7 +20,7 @@ func Recorded(c ledger.Reservation, a ledger.Attachment) record.Grant {
 		Cgroup: a.Cgroup,
 		Inode:  a.Inode,
 		Level:  levelName(c.Level), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole,
-		Recovered: c.Recovered,
+		Recovered: c.Recovered, Claims: c.Claims,
 	}
 	if backend.PropertiesOf(c.Backend).Served {
 		g.MPSDomain = c.Domain
@@ -96,7 +96,7 @@ func Read(g record.Grant) (c ledger.Reservation, a ledger.Attachment, err error)
 
 // termsOf are the terms that are on record.
 func termsOf(g record.Grant) (t ledger.Terms, err error) {
-	t = ledger.Terms{Kind: kindOf(g.Kind), Domain: g.MPSDomain, Priority: g.Priority}
+	t = ledger.Terms{Kind: kindOf(g.Kind), Domain: g.MPSDomain, Priority: g.Priority, Claims: g.Claims}
 	if g.Level == sharing.LevelNone.String() {
 		t.LevelReason = "no backend enforced it when it was granted"
 	}

@@ -203,3 +203,23 @@ func TestPlacementsOnRecord(t *testing.T) {
 		t.Errorf("half an identity: %v", err)
 	}
 }
+
+// The names of claims survive a restart, and a container's annotation has them.
+func TestClaimsOnRecord(t *testing.T) {
+	t.Parallel()
+	want := ledger.Reservation{ID: "k", Terms: ledger.Terms{Level: sharing.LevelDriver, Backend: sharing.BackendDriver,
+		Requests: []sharing.ResourceRequest{sharing.ClaimRequest("11111111-0000-4000-8000-000000000000", "gpu")},
+		Claims:   []string{"train-gpu-x7k2p/gpu"}}}
+	note, err := record.EncodeGrant(store.Recorded(want, ledger.Attachment{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := record.DecodeGrant(note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, _, err := store.Read(written)
+	if d := cmp.Diff(want.Terms, read.Terms); d != "" || err != nil {
+		t.Errorf("%v, %s", err, d)
+	}
+}
