@@ -39,16 +39,16 @@ func (j *judge) ScoreClaims(c ClaimPlacement, now time.Time) (int64, bool) {
 	}
 	j.refresh()
 	s := j.claimState(n, c.Allocated)
-	sum := -rankToll * int64(c.Rank)
+	sum, placed := -rankToll*int64(c.Rank), 0
 	for _, group := range n.groups(c.Devices) {
 		score, ok := j.claimScore(n, s, group, c.CPU, c.Free)
 		if !ok {
 			return 0, false
 		}
-		sum += score
+		sum, placed = sum+score, placed+len(group)
 		s.take("", group)
 	}
-	return sum, true
+	return sum, placed == len(c.Devices)
 }
 
 // claimState is the state of the GPUs that pods get by ResourceClaim. The allocated claims count in place of the grants
