@@ -58,6 +58,14 @@ func claimScore(b *scheduler.ClusterState, node int, allocated, devices results)
 		Allocated: allocated}, noon())
 }
 
+// learnUsual has the policy learn of shares of 10 GiB and of 40 GiB.
+func learnUsual(b *scheduler.ClusterState) {
+	for i := range 64 {
+		b.LearnClaims(fmt.Sprint(i), []dra.Wanted{{Request: "gpu", Count: 1,
+			Memory: sharing.Bytes(10+30*(i%2)) * sharing.GiB}}, 1000)
+	}
+}
+
 // TestScoreClaims compares the placement of a claim on two nodes. The first is better.
 func TestScoreClaims(t *testing.T) {
 	empty := func(node int) gpunode.Status { return draStatus(statusOf(node, 2)) }
@@ -79,10 +87,7 @@ func TestScoreClaims(t *testing.T) {
 			[2]results{{instanceOn(0, 0, "1g.10gb", 0)}, {instanceOn(1, 0, "1g.10gb", 6)}}},
 	} {
 		b := claimCluster(t, tc.reports[:]...)
-		for i := range 64 {
-			b.LearnClaims(fmt.Sprint(i), []dra.Wanted{{Request: "gpu", Count: 1,
-				Memory: sharing.Bytes(10+30*(i%2)) * sharing.GiB}}, 1000)
-		}
+		learnUsual(b)
 		var score [2]int64
 		for i := range 2 {
 			var ok bool
@@ -93,6 +98,20 @@ func TestScoreClaims(t *testing.T) {
 		if score[0] <= score[1] {
 			t.Errorf("%s: scores %v", name, score)
 		}
+	}
+}
+
+// TestClaimRank: a node with the first alternative is better than one with the second, however well that fits.
+func TestClaimRank(t *testing.T) {
+	b := claimCluster(t, draStatus(statusOf(0, 2)))
+	learnUsual(b)
+	allocated, devices := results{shareOn(0, 0, 69)}, results{shareOn(0, 0, 10)}
+	tight, _ := claimScore(b, 0, allocated, devices)
+	loose, _ := claimScore(b, 0, allocated, results{shareOn(0, 1, 10)})
+	second, ok := b.ScoreClaims(scheduler.ClaimPlacement{Node: nodeName(0), CPU: 1000, Free: 64000, Devices: devices,
+		Allocated: allocated, Rank: 1}, noon())
+	if !ok || tight <= loose || second >= loose {
+		t.Errorf("a tight fit %d, a loose one %d; as second alternative the tight one %d", tight, loose, second)
 	}
 }
 
