@@ -124,7 +124,7 @@ func healthy(nodes []cluster.Node) (map[string]gpunode.Status, map[string]time.D
 	return reports, heartbeats
 }
 
-// ownClass creates a device class of shares with a name that Kerf does not know, and waits until the scheduler knows it.
+// ownClass creates a device class of shares with a name that Kerf does not know.
 func (k *kube) ownClass() string {
 	class := dra.Classes()[0].DeepCopy()
 	class.Name = "team-gpu"

@@ -141,14 +141,16 @@ func TestNoOpinionOnClaims(t *testing.T) {
 		report  gpunode.Status
 		devices results
 	}{
-		"a report that does not agree with itself":   {torn, results{shareOn(0, 0, 10)}},
-		"a process that has the GPU":                 {process, results{shareOn(0, 0, 10)}},
-		"an unhealthy GPU":                           {faulty, results{shareOn(0, 0, 10)}},
-		"a GPU of the device plugin":                 {statusOf(0, 1), results{shareOn(0, 0, 10)}},
-		"a GPU that the node does not report":        {draStatus(statusOf(0, 1)), results{shareOn(0, 3, 10)}},
-		"an instance of a GPU that cannot have it":   {draStatus(statusOf(0, 1)), results{instanceOn(0, 0, "1g.10gb", 0)}},
-		"an instance at a place that does not exist": {draStatus(migStatus(0, 1)), results{instanceOn(0, 0, "2g.20gb", 1)}},
-		"no device of Kerf":                          {draStatus(statusOf(0, 1)), nil},
+		"a report that does not agree with itself": {torn, results{shareOn(0, 0, 10)}},
+		"a process that has the GPU":               {process, results{shareOn(0, 0, 10)}},
+		"an unhealthy GPU":                         {faulty, results{shareOn(0, 0, 10)}},
+		"a GPU of the device plugin":               {statusOf(0, 1), results{shareOn(0, 0, 10)}},
+		"a GPU that the node does not report":      {draStatus(statusOf(0, 1)), results{shareOn(0, 3, 10)}},
+		"an instance of a GPU that cannot have it": {draStatus(statusOf(0, 1)),
+			results{instanceOn(0, 0, "1g.10gb", 0)}},
+		"an instance at a place that does not exist": {draStatus(migStatus(0, 1)),
+			results{instanceOn(0, 0, "2g.20gb", 1)}},
+		"no device of Kerf": {draStatus(statusOf(0, 1)), nil},
 	} {
 		b := claimCluster(t, tc.report)
 		if score, ok := claimScore(b, 0, nil, tc.devices); ok {

@@ -79,7 +79,8 @@ func (n *node) migView(s *state, g *geometry, r sharing.Request) (view cluster.N
 	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
 	var have []mig.Occupancy
 	for i, at := range s.gpus {
-		if c := s.migGPU(at.GPU.Ref()); c != nil && c.geometry == g && !c.fixed && c.trouble == "" && c.byClaim == s.byClaim &&
+		if c := s.migGPU(at.GPU.Ref()); c != nil && c.geometry == g && !c.fixed && c.trouble == "" &&
+			c.byClaim == s.byClaim &&
 			at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
 			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.Ref()))
 		}

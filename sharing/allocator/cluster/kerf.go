@@ -153,8 +153,8 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	return Each(n, s, k.terms(n, s))
 }
 
-// ScoreOn is the score of a resolved shape on GPUs with room that others choose, one index for each of the shape's GPUs.
-// None of the GPUs is in MIG mode.
+// ScoreOn is the score of a resolved shape on GPUs with room that others choose: as many indexes as the shape has GPUs.
+// None of them is in MIG mode.
 func (k *Kerf) ScoreOn(n *Node, s Shape, gpus ...int) int64 {
 	after := slices.Clone(n.GPUs)
 	for _, g := range gpus {

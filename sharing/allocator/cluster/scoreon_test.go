@@ -10,8 +10,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// TestScoreOn: the score of the GPUs that Score takes is the score, and no other GPU has a higher one. ScoreOn leaves the
-// node as it is.
+// TestScoreOn: the score of the GPUs that Score takes is the score, and no other GPU has a higher one. ScoreOn leaves
+// the node as it is.
 func TestScoreOn(t *testing.T) {
 	nodes, requests := mix(rand.New(rand.NewPCG(5, 6)), 400)
 	k := cluster.NewKerf(cluster.NewWorkload(requests), nodes)
