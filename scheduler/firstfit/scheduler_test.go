@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,8 @@ type kube struct {
 	versions  atomic.Int64
 	free      map[string][]cluster.Milli
 	published map[string][]*resourceapi.ResourceSlice
+	// plans are the annotations of bindings, by pod.
+	plans sync.Map
 }
 
 // outcome is where a pod is placed. The zero value is a pod that does not fit.
@@ -54,6 +57,12 @@ type outcome struct {
 }
 
 func startScheduler(t *testing.T, nodes []cluster.Node) *kube {
+	t.Helper()
+	return newKube(t, nodes).start()
+}
+
+// newKube is a fake API server with the nodes.
+func newKube(t *testing.T, nodes []cluster.Node) *kube {
 	t.Helper()
 	// Without rules of taints, the scheduler reads ResourceSlices from their informer, for which publish waits.
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DRADeviceTaintRules, false)
@@ -67,9 +76,17 @@ func startScheduler(t *testing.T, nodes []cluster.Node) *kube {
 	for _, class := range dra.Classes() {
 		must(k.client.ResourceV1().DeviceClasses().Create(t.Context(), class, metav1.CreateOptions{}))(t)
 	}
+	return k
+}
+
+// start starts the scheduler.
+func (k *kube) start(more ...scheduler.Option) *kube {
+	t := k.T
+	t.Helper()
 	k.informers = scheduler.NewInformerFactory(k.client, 0, nil)
 	recorder := profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: k.client.EventsV1()}))
-	s, err := scheduler.New(t.Context(), k.client, k.informers, nil, recorder, scheduler.WithParallelism(1))
+	s, err := scheduler.New(t.Context(), k.client, k.informers, nil, recorder,
+		append(more, scheduler.WithParallelism(1))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +138,7 @@ func (k *kube) bind(action core.Action) (bool, runtime.Object, error) {
 	}
 	pod, _ := object.DeepCopyObject().(*corev1.Pod)
 	pod.Spec.NodeName = b.Target.Name
+	k.plans.Store(b.Name, b.Annotations)
 	return true, b, k.client.Tracker().Update(action.GetResource(), pod, namespace)
 }
 
@@ -153,25 +171,16 @@ func (k *kube) wait(done func() bool) {
 // schedule creates a pod with its claim, and waits until it is bound or rejected. A rejected one is deleted.
 func (k *kube) schedule(p simulate.Pod) outcome {
 	k.Helper()
-	asks := corev1.ResourceRequirements{Requests: amounts(p.CPU, int64(p.Memory))}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: namespace, UID: types.UID("uid-" + p.Name)},
-		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName,
-			Containers: []corev1.Container{{Name: "main", Resources: asks}}}}
+	return k.scheduleAs(p, dra.Claim(p.Shape))
+}
+
+// scheduleAs is schedule with another claim.
+func (k *kube) scheduleAs(p simulate.Pod, devices resourceapi.DeviceClaim) outcome {
+	k.Helper()
 	if p.GPUs > 0 {
-		k.claim(p)
-		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &p.Name}}
-		pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+		k.claim(p.Name, devices)
 	}
-	must(k.client.CoreV1().Pods(namespace).Create(k.Context(), pod, metav1.CreateOptions{}))(k.T)
-	rejected := false
-	k.wait(func() bool {
-		pod = must(k.client.CoreV1().Pods(namespace).Get(k.Context(), p.Name, metav1.GetOptions{}))(k.T)
-		rejected = slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
-		})
-		return pod.Spec.NodeName != "" || rejected
-	})
+	pod, rejected := k.decide(claimPod(p))
 	if rejected {
 		k.remove(p)
 		return outcome{}
@@ -187,13 +196,41 @@ func (k *kube) schedule(p simulate.Pod) outcome {
 	return out
 }
 
-// claim creates the claim of a pod, and waits until the scheduler knows it.
-func (k *kube) claim(p simulate.Pod) {
-	must(k.client.ResourceV1().ResourceClaims(namespace).Create(k.Context(), &resourceapi.ResourceClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: namespace, UID: types.UID("claim-" + p.Name)},
-		Spec:       resourceapi.ResourceClaimSpec{Devices: dra.Claim(p.Shape)}}, metav1.CreateOptions{}))(k.T)
+// claimPod is a pod that references the claim of its name, if it requests GPUs.
+func claimPod(p simulate.Pod) *corev1.Pod {
+	asks := corev1.ResourceRequirements{Requests: amounts(p.CPU, int64(p.Memory))}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: namespace, UID: types.UID("uid-" + p.Name)},
+		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName,
+			Containers: []corev1.Container{{Name: "main", Resources: asks}}}}
+	if p.GPUs > 0 {
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &p.Name}}
+		pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+	}
+	return pod
+}
+
+// decide creates a pod, and waits until it is bound or rejected.
+func (k *kube) decide(pod *corev1.Pod) (_ *corev1.Pod, rejected bool) {
+	k.Helper()
+	must(k.client.CoreV1().Pods(namespace).Create(k.Context(), pod, metav1.CreateOptions{}))(k.T)
 	k.wait(func() bool {
-		_, err := k.informers.Resource().V1().ResourceClaims().Lister().ResourceClaims(namespace).Get(p.Name)
+		pod = must(k.client.CoreV1().Pods(namespace).Get(k.Context(), pod.Name, metav1.GetOptions{}))(k.T)
+		rejected = slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		})
+		return pod.Spec.NodeName != "" || rejected
+	})
+	return pod, rejected
+}
+
+// claim creates the claim of a pod, and waits until the scheduler knows it.
+func (k *kube) claim(name string, devices resourceapi.DeviceClaim) {
+	must(k.client.ResourceV1().ResourceClaims(namespace).Create(k.Context(), &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("claim-" + name)},
+		Spec:       resourceapi.ResourceClaimSpec{Devices: devices}}, metav1.CreateOptions{}))(k.T)
+	k.wait(func() bool {
+		_, err := k.informers.Resource().V1().ResourceClaims().Lister().ResourceClaims(namespace).Get(name)
 		return err == nil
 	})
 }

@@ -74,6 +74,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	case err != nil:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, oneLineErrors(err))
 	case !ok:
+		p.claims.learn(pod)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if group := groupName(pod); group != "" && !p.gangs {

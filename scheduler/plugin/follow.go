@@ -209,6 +209,7 @@ func (c *core) pods() cache.ResourceEventHandler {
 		c.lost.leave(p)
 		c.change(p.Spec.NodeName, func() {
 			c.waiting.remove(p.UID)
+			c.state.ForgetClaims(string(p.UID), p.Spec.NodeName != "")
 			c.state.PodRemoved(string(p.UID), c.now())
 		})
 	})

@@ -3,7 +3,8 @@
 
 // Package plugin is a kube-scheduler plugin on top of the cluster state of sharing/scheduler.
 //
-// It promises that pods without a request for Kerf pass untouched, and that it decides by the cluster state alone.
+// It promises that pods without a request for Kerf pass untouched, and that it decides by the cluster state alone. For
+// pods with ResourceClaims of Kerf it only scores the nodes: the plugin DynamicResources decides where they fit.
 // The code here fetches that state, queries it at each extension point, and reports the result. It decides nothing
 // about CPU, memory, taints and affinity; other plugins do.
 package plugin
@@ -69,6 +70,7 @@ type Plugin struct {
 	core      *core
 	handle    fwk.Handle
 	preemptor *preemptor
+	claims    *claimScorer
 	// domains are the labels that a gang is to be kept within.
 	domains []string
 	// gangs is true if kube-scheduler's feature gate has the pods of a PodGroup placed together.
@@ -81,7 +83,8 @@ func newPlugin(c *core, handle fwk.Handle, domains []string,
 	return &Plugin{
 		binder: binder{core: c, handle: handle}, core: c, handle: handle,
 		preemptor: &preemptor{core: c, handle: handle, budgets: budgets}, domains: domains,
-		gangs: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+		claims: newClaimScorer(c, handle),
+		gangs:  utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
 	}
 }
 
@@ -231,11 +234,17 @@ func asks(p *corev1.Pod) bool {
 // wantOf is what a pod requests.
 func wantOf(p *corev1.Pod) (scheduler.PodRequest, bool, error) {
 	w, ok, err := scheduler.PodRequestOf(podspec.Convert(p))
+	w.CPU = cpuOf(p)
+	return w, ok, err
+}
+
+// cpuOf is the CPU that a pod requests.
+func cpuOf(p *corev1.Pod) (sum cluster.Milli) {
 	for i := range p.Spec.Containers {
 		r := p.Spec.Containers[i].Resources.Requests
-		w.CPU += cluster.Milli(r.Cpu().MilliValue())
+		sum += cluster.Milli(r.Cpu().MilliValue())
 	}
-	return w, ok, err
+	return sum
 }
 
 // oneLineErrors are all errors of a pod, in one line.

@@ -20,18 +20,28 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// PreScore implements fwk.PreScorePlugin: pods that request nothing of Kerf's are scored by others alone.
-func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if cycleOf(state) == nil {
+// PreScore implements fwk.PreScorePlugin: pods that request nothing of Kerf's are scored by others alone. A pod with
+// limits and ResourceClaims is scored by its limits.
+func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if cycleOf(state) != nil {
+		return nil
+	}
+	c := p.claims.begin(ctx, pod)
+	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	state.Write(claimsKey, c)
 	return nil
 }
 
 // Score implements fwk.ScorePlugin. NormalizeScore makes of it what the framework takes.
-func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (p *Plugin) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64,
+	*fwk.Status) {
 	c := cycleOf(state)
 	if c == nil {
+		if claims := claimCycleOf(state); claims != nil {
+			return p.claims.score(ctx, claims, node), nil
+		}
 		return 0, nil
 	}
 	free := freeCPU(node)
@@ -47,34 +57,48 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
 // NormalizeScore implements fwk.ScoreExtensions. The best node, of equally good ones the first by name, gets all
 // points. The others get at most half, by their distance from the best. So no sum of other plugins' points outweighs
-// it, and the framework, which decides ties by chance, never has to.
+// it, and the framework, which decides ties by chance, never has to. A node without an opinion gets none: other plugins
+// decide if Kerf knows nothing of all nodes.
 func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList) *fwk.Status {
-	if len(scores) == 0 {
-		return nil
-	}
-	best, least := 0, scores[0].Score
+	best, least := -1, int64(0)
 	for i, s := range scores {
+		if s.Score == noOpinion {
+			continue
+		}
+		if best < 0 {
+			best, least = i, s.Score
+		}
 		least = min(least, s.Score)
 		if top := scores[best]; s.Score > top.Score || s.Score == top.Score && s.Name < top.Name {
 			best = i
 		}
 	}
+	if best < 0 {
+		for i := range scores {
+			scores[i].Score = 0
+		}
+		return nil
+	}
 	most := scores[best].Score
 	for i := range scores {
-		if i == best {
-			continue
-		}
-		const half = fwk.MaxScore / 2
-		if most == least {
-			scores[i].Score = half
-		} else {
-			below := (float64(most) - float64(scores[i].Score)) / (float64(most) - float64(least))
-			scores[i].Score = half - int64(float64(half)*below)
-		}
+		scores[i].Score = points(scores[i].Score, least, most)
 	}
 	scores[best].Score = fwk.MaxScore
 	return nil
+}
+
+// points are those of a node that is not the best.
+func points(score, least, most int64) int64 {
+	const half = fwk.MaxScore / 2
+	switch {
+	case score == noOpinion:
+		return 0
+	case most == least:
+		return half
+	}
+	below := (float64(most) - float64(score)) / (float64(most) - float64(least))
+	return half - int64(float64(half)*below)
 }
 
 // mostTried bounds the nodes that the other plugins are asked about one by one, before the framework asks about all at

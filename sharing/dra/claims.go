@@ -91,14 +91,14 @@ func (c Claim) ResourceRequests() []sharing.ResourceRequest {
 func (c Claim) Check(gpus []sharing.GPUID) error {
 	var errs []error
 	for _, r := range c.Results {
-		at, known := targetOf(r.Device, gpus)
+		at, known := TargetOf(r.Device, gpus)
 		var err error
 		switch {
 		case !known:
 			err = fmt.Errorf("this node has no such GPU: %w", sharing.ErrNotFound)
 		case r.Admin:
 			err = fmt.Errorf("kerf gives no admin access; read kerf-monitor's metrics: %w", sharing.ErrUnsupported)
-		case at.kind != KindShare:
+		case at.Kind != KindShare:
 		case !r.StatesMemory:
 			err = sharing.Invalid("capacity.requests", "", "state memory, such as memory: 10Gi", "states no memory")
 		case r.Memory == 0 || r.Memory%uint64(sharing.GiB) != 0 || r.Memory > uint64(maxMemory):

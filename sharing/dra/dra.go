@@ -119,20 +119,20 @@ func decodeProfile(text string) string {
 	return strings.NewReplacer("---", "-", "--", "+", "-", ".").Replace(text)
 }
 
-// target is what a device gives.
-type target struct {
-	gpu  sharing.GPUID
-	kind Kind
-	// instance is none unless the device is a MIG instance.
-	instance sharing.InstanceRef
+// Target is what a device gives.
+type Target struct {
+	GPU  sharing.GPUID
+	Kind Kind
+	// Instance is none unless the device is a MIG instance.
+	Instance sharing.InstanceRef
 }
 
-// targetOf finds what the device of that name gives; false for a device that the node cannot have.
-func targetOf(name string, gpus []sharing.GPUID) (target, bool) {
+// TargetOf finds what the device of that name gives; false for a device that the node cannot have.
+func TargetOf(name string, gpus []sharing.GPUID) (Target, bool) {
 	for _, gpu := range gpus {
 		for _, kind := range []Kind{KindShare, KindWhole} {
 			if DeviceName(gpu, kind) == name {
-				return target{gpu: gpu, kind: kind}, true
+				return Target{GPU: gpu, Kind: kind}, true
 			}
 		}
 		rest, is := strings.CutPrefix(name, DeviceName(gpu, KindWhole)+migInfix)
@@ -143,8 +143,8 @@ func targetOf(name string, gpus []sharing.GPUID) (target, bool) {
 		// The text form of a GPURef rejects what is no name of a profile.
 		ref, err := sharing.ParseGPURef(string(gpu) + "/" + decodeProfile(rest[:i]) + "@" + rest[i+1:])
 		if err == nil && ref.IsInstance() {
-			return target{gpu, KindMIG, ref.Instance}, true
+			return Target{gpu, KindMIG, ref.Instance}, true
 		}
 	}
-	return target{}, false
+	return Target{}, false
 }

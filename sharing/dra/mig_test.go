@@ -70,12 +70,12 @@ func TestCountersAreTheGeometry(t *testing.T) {
 		}
 		places := make([]mig.Place, len(devices))
 		for i, d := range devices {
-			to, ok := targetOf(d.Name, []sharing.GPUID{gpuA})
-			p, err := table.Lookup("mig", to.instance.Profile)
-			if !ok || to.kind != KindMIG || err != nil {
+			to, ok := TargetOf(d.Name, []sharing.GPUID{gpuA})
+			p, err := table.Lookup("mig", to.Instance.Profile)
+			if !ok || to.Kind != KindMIG || err != nil {
 				t.Fatalf("%s: device %q is of no instance: %v", name, d.Name, err)
 			}
-			places[i] = mig.Place{Profile: p.ID, Start: to.instance.Start}
+			places[i] = mig.Place{Profile: p.ID, Start: to.Instance.Start}
 		}
 		for i, a := range devices {
 			for j, b := range devices {
@@ -201,12 +201,12 @@ func TestInstanceNames(t *testing.T) {
 	for _, profile := range []string{"1g.10gb", "1g.10gb+me", "1g.10gb-me", "1g", "1g.5gb+me.all", "12g.180gb+gfx"} {
 		in := sharing.InstanceRef{Profile: profile, Start: 11}
 		name, ok := InstanceName(gpuA, in)
-		if to, known := targetOf(name, gpus()); !ok || !known || to != (target{gpuA, KindMIG, in}) {
+		if to, known := TargetOf(name, gpus()); !ok || !known || to != (Target{gpuA, KindMIG, in}) {
 			t.Errorf("%s is %q, which leads to %+v", profile, name, to)
 		}
 	}
 	for _, rest := range []string{"1g-10gb", "1g-10gb-", "1g-10gb-x", "-1", "1g-10gb-06", "x-1", "1g-10gb-99"} {
-		if to, known := targetOf(DeviceName(gpuA, KindWhole)+migInfix+rest, gpus()); known {
+		if to, known := TargetOf(DeviceName(gpuA, KindWhole)+migInfix+rest, gpus()); known {
 			t.Errorf("%q leads to %+v", rest, to)
 		}
 	}

@@ -43,8 +43,8 @@ type Wanted struct {
 	Selected bool
 }
 
-// main is the request without its alternative.
-func (w Wanted) main() string { return w.Claim + "/" + strings.SplitN(w.Request, "/", 2)[0] }
+// Main names the claim and the request without its alternative.
+func (w Wanted) Main() string { return w.Claim + "/" + strings.SplitN(w.Request, "/", 2)[0] }
 
 // String is the request for people.
 func (w Wanted) String() string {
@@ -102,21 +102,21 @@ func askNode(node string, wanted []Wanted, devices []Offered) Answer {
 	reasons := map[string][]string{}
 	var order []string
 	for _, w := range wanted {
-		if served[w.main()] {
+		if served[w.Main()] {
 			continue
 		}
 		after := slices.Clone(devices)
 		gpus, reason := serve(w, after)
 		if reason == "" {
 			devices = after
-			served[w.main()] = true
+			served[w.Main()] = true
 			out.GPUs[w.Claim+"/"+w.Request] = gpus
 			continue
 		}
-		if !slices.Contains(order, w.main()) {
-			order = append(order, w.main())
+		if !slices.Contains(order, w.Main()) {
+			order = append(order, w.Main())
 		}
-		reasons[w.main()] = append(reasons[w.main()], reason)
+		reasons[w.Main()] = append(reasons[w.Main()], reason)
 	}
 	for _, request := range order {
 		if !served[request] && out.Fits {

@@ -187,11 +187,11 @@ func (u user) request(gpus []sharing.GPUID) (sharing.Request, sharing.Advice, er
 		Models: slices.Clone(u.params.Models), Place: u.params.Placement}
 	advice := sharing.Advice{Exact: true}
 	for _, r := range u.results {
-		at, _ := targetOf(r.Device, gpus) // Check has found it
-		kinds[at.kind]++
-		advice.MIG = at.instance
-		if !slices.Contains(out.UUIDs, at.gpu) {
-			out.UUIDs = append(out.UUIDs, at.gpu)
+		at, _ := TargetOf(r.Device, gpus) // Check has found it
+		kinds[at.Kind]++
+		advice.MIG = at.Instance
+		if !slices.Contains(out.UUIDs, at.GPU) {
+			out.UUIDs = append(out.UUIDs, at.GPU)
 		}
 	}
 	slices.Sort(out.UUIDs)
@@ -225,9 +225,9 @@ func (u user) amounts(gpus []sharing.GPUID) (sharing.Bytes, sharing.Percent, err
 	type amount struct{ memory, percent uint64 }
 	sums := map[sharing.GPUID]amount{}
 	for _, r := range u.results {
-		at, _ := targetOf(r.Device, gpus)
-		s := sums[at.gpu]
-		sums[at.gpu] = amount{s.memory + r.Memory, s.percent + r.Percent} // at most 32 results of at most maxMemory
+		at, _ := TargetOf(r.Device, gpus)
+		s := sums[at.GPU]
+		sums[at.GPU] = amount{s.memory + r.Memory, s.percent + r.Percent} // at most 32 results of at most maxMemory
 	}
 	var first amount
 	for _, s := range sums {

@@ -50,8 +50,8 @@ func Status(c Claim, grants []Granted, gpus []sharing.GPUID, rejected error) []D
 	var out []DeviceStatus
 	for _, r := range c.Results {
 		s := DeviceStatus{Pool: r.Pool, Device: r.Device, ShareID: r.ShareID}
-		at, _ := targetOf(r.Device, gpus)
-		gpu := at.gpu
+		at, _ := TargetOf(r.Device, gpus)
+		gpu := at.GPU
 		s.GPU = gpu
 		switch g, ok := grantOf(r.ResourceRequest(c.UID), gpu, grants); {
 		case rejected != nil:

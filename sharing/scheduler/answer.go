@@ -116,6 +116,8 @@ type report struct {
 	claims map[string]sharing.Placement
 	// holders counts the claims on each GPU, those of no pod too.
 	holders map[sharing.GPURef]int
+	// byClaim are the GPUs that pods get by ResourceClaim only.
+	byClaim map[sharing.GPURef]bool
 	// unplaced says what is missing for the pods that wait on the node for room, by UID.
 	unplaced map[string]string
 }
@@ -125,7 +127,7 @@ func (d *reader) readReport(s gpunode.Status) *report {
 		pool: s.Pool, ready: s.Ready(), torn: s.Fingerprint != gpunode.Fingerprint(s.Grants),
 		migGPUs: map[sharing.GPURef]*migGPU{}, claims: map[string]sharing.Placement{},
 		holders:  map[sharing.GPURef]int{},
-		unplaced: map[string]string{},
+		unplaced: map[string]string{}, byClaim: map[sharing.GPURef]bool{},
 	}
 	for _, u := range s.PendingPods {
 		r.unplaced[u.PodUID] = u.Reason
@@ -134,8 +136,11 @@ func (d *reader) readReport(s gpunode.Status) *report {
 		r.notReady, _, _ = strings.Cut(s.Condition(gpunode.ConditionReady).Message, "\n")
 	}
 	for _, g := range s.GPUs {
+		ref := gpureport.Ref(g.UUID)
+		r.byClaim[ref] = g.Mode == gpunode.ModeDRA
 		if c := d.noPlaceReason(g); c != nil {
-			r.migGPUs[gpureport.Ref(g.UUID)] = c
+			c.byClaim = r.byClaim[ref]
+			r.migGPUs[ref] = c
 		}
 	}
 	for _, c := range s.Grants {

@@ -47,7 +47,7 @@ type inventory struct {
 // New returns the state of an empty cluster.
 func New() *ClusterState {
 	policy := cluster.NewOnline(nil)
-	l := &lessons{policy: policy, learned: map[string]bool{}}
+	l := &lessons{policy: policy, learned: map[string]bool{}, ofClaims: map[string]bool{}}
 	j := &judge{
 		inventory: &inventory{nodes: map[string]*node{}, pods: map[string]*pod{}, migChanges: &l.survey.changes},
 		placer:    &placer{policy: policy}, lessons: l, reader: &reader{}, kinds: kinds{all: map[kindKey]kind{}},
@@ -177,6 +177,8 @@ type lessons struct {
 	policy *cluster.Online
 	// learned are the pods that the policy counted.
 	learned map[string]bool
+	// ofClaims are those of them with ResourceClaims, which the inventory does not have.
+	ofClaims map[string]bool
 	// stale says that the policy does not know the nodes as they are.
 	stale bool
 	// era counts the changes that make every score void.

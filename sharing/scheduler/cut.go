@@ -36,6 +36,8 @@ type migGPU struct {
 	layout []mig.Place
 	// others are instances that no pod's claim has.
 	others []mig.Place
+	// byClaim is true if pods get it by ResourceClaim only.
+	byClaim bool
 }
 
 // What GPUNode.switchableTo says.
@@ -126,9 +128,9 @@ func (c *migGPU) must(in sharing.Instance) {
 	}
 }
 
-// profile is the one that answers a request; false where the GPU has none, or is in trouble.
+// profile is the one that answers a request by limits; false if the GPU has none.
 func (c *migGPU) profile(r sharing.Request) (mig.Profile, bool) {
-	if c == nil || c.geometry == nil {
+	if c == nil || c.geometry == nil || c.byClaim {
 		return mig.Profile{}, false
 	}
 	p, ok := c.node.Instance(cluster.Shape{GPUs: 1, Profile: r.MIG})

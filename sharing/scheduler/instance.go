@@ -80,6 +80,7 @@ func (n *node) migView(s *state, g *geometry, r sharing.Request) (view cluster.N
 	var have []mig.Occupancy
 	for i, at := range s.gpus {
 		if c := s.migGPU(at.GPU.Ref()); c != nil && c.geometry == g && !c.fixed && c.trouble == "" &&
+			c.byClaim == s.byClaim &&
 			at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
 			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.Ref()))
 		}
@@ -231,7 +232,7 @@ func profilesOf(s *state, r sharing.Request) string {
 	}
 	for _, g := range s.gpus {
 		c := s.migGPUs[g.GPU.Ref()]
-		if c == nil || c.geometry == nil || !r.Admits(g.GPU) {
+		if c == nil || c.geometry == nil || c.byClaim || !r.Admits(g.GPU) {
 			continue
 		}
 		for _, p := range c.table.Profiles() {
@@ -248,7 +249,7 @@ func profilesOf(s *state, r sharing.Request) string {
 func otherProfiles(s *state, w PodRequest) (string, bool) {
 	for _, a := range w.Containers {
 		known := func(c *migGPU) bool {
-			if c == nil || c.geometry == nil {
+			if c == nil || c.geometry == nil || c.byClaim {
 				return false
 			}
 			_, ok := c.node.Instance(cluster.Shape{GPUs: 1, Profile: a.Request.MIG})

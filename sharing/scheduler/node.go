@@ -78,11 +78,13 @@ type state struct {
 	// migGPUs are the GPUs in MIG mode, and places what pods have of them, an entry for each share.
 	migGPUs map[sharing.GPURef]*migGPU
 	places  map[sharing.GPURef][]mig.Place
+	// byClaim is true for the state as ResourceClaims see it; requests by limits see the other GPUs.
+	byClaim bool
 }
 
 func (s *state) clone() *state {
 	out := &state{gpus: slices.Clone(s.gpus), holders: maps.Clone(s.holders),
-		held: make(map[string]sharing.Placement, len(s.held)), migGPUs: s.migGPUs}
+		held: make(map[string]sharing.Placement, len(s.held)), migGPUs: s.migGPUs, byClaim: s.byClaim}
 	for uid, p := range s.held {
 		out.held[uid] = p.Clone()
 	}

@@ -261,8 +261,10 @@ func (e *testCase) nothingLeft() {
 	kinds :=
 		"clusterroles,clusterrolebindings,crds,priorityclasses," +
 			"validatingadmissionpolicies,validatingadmissionpolicybindings," +
-			"mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps," +
-			"daemonsets,deployments,rolebindings"
+			"leases,configmaps,daemonsets,deployments,rolebindings"
+	if e.mutates() {
+		kinds += ",mutatingadmissionpolicies,mutatingadmissionpolicybindings"
+	}
 	if r := e.kubectl("", "get", kinds, "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=kerf"); r.err != nil ||
 		r.out != "" {
 		e.Errorf("in the cluster is left: %v", r)

@@ -151,19 +151,9 @@ func countersOf(counters map[string]resourceapi.Counter) []dra.Counter {
 }
 
 func claimOf(c *resourceapi.ResourceClaim) Claim {
-	out := Claim{Namespace: c.Namespace, Name: c.Name, Allocated: c.Status.Allocation != nil}
-	devices := c.Spec.Devices
-	narrowed := len(devices.Constraints) > 0
-	for _, r := range devices.Requests {
-		if e := r.Exactly; e != nil {
-			out.want(r.Name, e.DeviceClassName, e.Count, e.Capacity, narrowed || len(e.Selectors) > 0)
-		}
-		for _, s := range r.FirstAvailable {
-			out.want(r.Name+"/"+s.Name, s.DeviceClassName, s.Count, s.Capacity, narrowed || len(s.Selectors) > 0)
-		}
-	}
 	read := resourceclaim.Of(c)
-	out.Users, out.Results = read.Pods, read.Results
+	out := Claim{Namespace: c.Namespace, Name: c.Name, Allocated: c.Status.Allocation != nil,
+		Wanted: resourceclaim.Wanted(c), Users: read.Pods, Results: read.Results}
 	for _, d := range c.Status.Devices {
 		for _, condition := range d.Conditions {
 			if d.Driver == dra.Driver && condition.Type == dra.ConditionReady &&
@@ -173,34 +163,4 @@ func claimOf(c *resourceapi.ResourceClaim) Claim {
 		}
 	}
 	return out
-}
-
-// want adds a request, if its class is one of Kerf's.
-func (c *Claim) want(request, class string, count int64, amounts *resourceapi.CapacityRequirements,
-	narrowed bool) {
-	w := dra.Wanted{Claim: c.Name, Request: request, Count: int(max(1, count)), Selected: narrowed}
-	profile, ofProfile := strings.CutPrefix(class, "mig-")
-	profile, ofKerf := strings.CutSuffix(profile, "."+sharing.Domain)
-	switch {
-	case class == dra.ClassShare:
-	case class == dra.ClassWhole:
-		w.Kind = dra.KindWhole
-	case class == dra.ClassMIG:
-		w.Kind = dra.KindMIG
-	case ofProfile && ofKerf:
-		w.Kind, w.Profile = dra.KindMIG, profile
-	default:
-		return
-	}
-	if amounts != nil && w.Kind == dra.KindShare {
-		for name, q := range amounts.Requests {
-			switch n := max(0, q.Value()); strings.TrimPrefix(string(name), dra.Driver+"/") {
-			case dra.CapacityMemory:
-				w.Memory = (sharing.Bytes(n) + sharing.GiB - 1) / sharing.GiB * sharing.GiB
-			case dra.CapacityPercent:
-				w.Percent = uint64(n)
-			}
-		}
-	}
-	c.Wanted = append(c.Wanted, w)
 }

@@ -9,7 +9,7 @@ import "github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 type scorer interface {
 	cluster.Policy
 	cluster.Leaver
-	ScoreOn(n *cluster.Node, s cluster.Shape, gpu int) int64
+	ScoreOn(n *cluster.Node, s cluster.Shape, gpus ...int) int64
 }
 
 // KerfScore takes the node with Kerf's best score for the GPU that kube-scheduler's allocator takes on it.
@@ -21,14 +21,17 @@ type KerfScore struct {
 
 // Score implements cluster.Policy. An error of the allocator gives GPU -1, which Cluster.Take rejects.
 func (k *KerfScore) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
-	if s.GPUs != 1 {
+	if s.GPUs == 0 {
 		return k.scorer.Score(n, s)
 	}
 	gpus, err := k.devices.gpus(n, s)
-	if err != nil || len(gpus) == 0 {
+	switch {
+	case err != nil || len(gpus) == 0:
 		return 0, -1
+	case s.GPUs > 1:
+		return k.ScoreOn(n, s, gpus...), 0
 	}
-	return k.ScoreOn(n, s, gpus[0]), gpus[0]
+	return k.ScoreOn(n, s, gpus...), gpus[0]
 }
 
 // Learn implements cluster.Learner.

@@ -153,11 +153,14 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	return Each(n, s, k.terms(n, s))
 }
 
-// ScoreOn is the score of a request of one GPU on a GPU with room that others choose.
-func (k *Kerf) ScoreOn(n *Node, s Shape, gpu int) int64 {
+// ScoreOn is the score of a resolved shape on GPUs with room that others choose: as many indexes as the shape has GPUs.
+// None of them is in MIG mode.
+func (k *Kerf) ScoreOn(n *Node, s Shape, gpus ...int) int64 {
 	after := slices.Clone(n.GPUs)
-	after[gpu] -= s.Share
-	return k.terms(n, s)(after, gpu)
+	for _, g := range gpus {
+		after[g] -= s.Share
+	}
+	return k.terms(n, s)(after, gpus[0])
 }
 
 // terms is the score of a way to place the shape, as Each takes it.

@@ -3,7 +3,11 @@
 
 package cluster
 
-import "github.com/kerf-gpu/kerf/mig"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/mig"
+)
 
 // scoreUnit is a thousandth of a GPU in a score. It is above 1 so that scores of MIG instances differ more finely.
 const scoreUnit = 100_000
@@ -65,26 +69,44 @@ func (k *Kerf) Start(n *Node, gpu, profile int) int {
 // instanceScore is Score on a GPU in MIG mode. What the instance takes from the value of its GPU replaces fragmentation
 // and holes. Of equal GPUs it prefers the one with less free capacity.
 func (k *Kerf) instanceScore(n *Node, s Shape) (int64, int) {
-	weigh, now, v := k.weights(), k.worth(n), k.valuesOf(n)
+	now, v := k.worth(n), k.valuesOf(n)
 	p, _ := n.instance(s)
 	best, at := int64(0), -1
-	after := append([]Milli(nil), n.GPUs...)
 	for g, left := range n.GPUs {
 		if n.alike(g) || !n.room(g, left, s) {
 			continue
 		}
 		_, loss := n.best(g, p, v)
-		after[g] = left - s.Share
-		d := -weigh.strand*max(0, k.strand(n.CPU-s.CPU,
-			after)-now.stranded) - weigh.priceHalves*k.prices[n.Model]*int64(s.Share)/2_000_000
-		after[g] = left
-		score := d*scoreUnit - int64(loss)*(scoreUnit*int64(WholeGPU)/int64(mig.One)) - int64(
-			n.Table.Free(n.instances[g]).Count())
-		if at < 0 || score > best {
+		if score := k.instanceLoss(n, s, now, g, loss); at < 0 || score > best {
 			best, at = score, g
 		}
 	}
 	return best, at
+}
+
+// instanceLoss is the score of an instance that takes so much from the value of its GPU.
+func (k *Kerf) instanceLoss(n *Node, s Shape, now worth, gpu int, loss mig.Value) int64 {
+	weigh := k.weights()
+	left := n.GPUs[gpu]
+	n.GPUs[gpu] = left - s.Share
+	d := -weigh.strand*max(0, k.strand(n.CPU-s.CPU,
+		n.GPUs)-now.stranded) - weigh.priceHalves*k.prices[n.Model]*int64(s.Share)/2_000_000
+	n.GPUs[gpu] = left
+	return d*scoreUnit - int64(loss)*(scoreUnit*int64(WholeGPU)/int64(mig.One)) - int64(
+		n.Table.Free(n.instances[gpu]).Count())
+}
+
+// ScoreInstanceOn is the score of a resolved shape as a MIG instance that others place: on a GPU, from a memory slice.
+// It is false if that place is taken, or none of the profile.
+func (k *Kerf) ScoreInstanceOn(n *Node, s Shape, gpu, start int) (int64, bool) {
+	p, ok := n.instance(s)
+	at := mig.Place{Profile: p.ID, Start: start}
+	if !ok || !slices.Contains(p.Starts, start) || !n.Table.Fits(n.instances[gpu], at) {
+		return 0, false
+	}
+	units, _ := n.Table.Mask(at)
+	loss := k.valuesOf(n).Loss(n.Table.Free(n.instances[gpu]), units)
+	return k.instanceLoss(n, s, k.worth(n), gpu, loss), true
 }
 
 // Term is one part of a score, in thousandths of a GPU: what a placement gains, or loses below 0, in one respect.
