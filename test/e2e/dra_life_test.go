@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // claimsError is not nil unless the test's namespace has so many ResourceClaims.
@@ -43,7 +44,13 @@ func TestDRAKubeletAway(t *testing.T) {
 	gpu := e.node.gpus(t)[0]
 	e.template("large", "50Gi", gpu.UUID)
 	e.template("small", "10Gi", gpu.UUID)
-	ends := e.create(byClaim("ends", "large", "exec gpuload --json --alloc 40GiB --hold 1h"))
+	spec := byClaim("ends", "large", "exec gpuload --json --alloc 40GiB --hold 1h")
+	refers := spec.edit
+	spec.edit = func(p *corev1.Pod) { // the API server waits for kubelet
+		refers(p)
+		p.Spec.TerminationGracePeriodSeconds = new(int64(60))
+	}
+	ends := e.create(spec)
 	ends.running()
 	ends.loads("main", 1)
 	id := ends.id("main")
@@ -134,10 +141,16 @@ func (e *testCase) kubeletForgets() {
 	e.Helper()
 	e.node.do(e.T, "kill", "kubelet", "KILL")
 	e.Cleanup(func() { e.node.do(e.T, "up") })
-	if r := e.node.in("rm", "-f", "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"); r.err != nil {
+	if r := e.node.in("sh", "-c", "rm -f "+pluginDir+"*"); r.err != nil {
 		e.Fatal(r)
 	}
 	e.node.do(e.T, "up")
+	// Without a plugin, kubelet leaves what the Node says of its resources.
+	const gone = `{"kerf.dev/gpu-memory-gib": null, "kerf.dev/gpu-percent": null, "kerf.dev/gpu": null}`
+	if _, err := e.client.CoreV1().Nodes().Patch(background(), e.node.env["NODE_NAME"], types.MergePatchType,
+		[]byte(`{"status": {"capacity": `+gone+`, "allocatable": `+gone+`}}`), metav1.PatchOptions{}, "status"); err != nil {
+		e.Fatal(err)
+	}
 	e.waitForSlices(8)
 }
 
