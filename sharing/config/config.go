@@ -44,6 +44,9 @@ type Pool struct {
 	Mode Mode `yaml:"mode"`
 	// FrontEnd is the API through which the nodes advertise them.
 	FrontEnd sharing.FrontEnd `yaml:"frontend"`
+	// BindingConditions makes kube-scheduler bind a pod only after the MIG instances of its claims exist; only for
+	// sharing.FrontEndDRA.
+	BindingConditions bool `yaml:"bindingConditions"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread `yaml:"placementPolicy"`
 	// MinLevel is demanded of every grant. LevelUnknown demands LevelReactive of shares, and nothing of other grants:

@@ -264,4 +264,7 @@ func (c *checker) frontEnd(path string, p Pool) {
 		c.bad(path+".frontend", p.FrontEnd.String(), "write devicePlugin, or leave shared out",
 			"offers no shares of MIG instances")
 	}
+	if p.BindingConditions && p.FrontEnd != sharing.FrontEndDRA {
+		c.bad(path+".bindingConditions", "true", "leave it out, or set frontend to dra", "is for frontend dra alone")
+	}
 }
