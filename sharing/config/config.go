@@ -215,8 +215,7 @@ func (p Profile) clone() Profile {
 func (p Profile) request() sharing.Request {
 	r := sharing.Request{
 		Memory: p.Memory, Percent: p.Percent, GPUs: p.GPUs, ProfileModels: p.Models, MinLevel: p.MinLevel,
-		Place: p.Place, Profile: p.Name,
-		Burst: p.Burst,
+		Place: p.Place, Profile: p.Name, Burst: p.Burst,
 	}
 	switch {
 	case r.Memory == 0 && r.Percent == 0 && r.GPUs != 0:

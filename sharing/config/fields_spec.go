@@ -140,8 +140,7 @@ func hoursField(to *[]Hours) field {
 func minLevel(to *sharing.Level, doc string) field {
 	return word(to, sharing.ParseLevel, doc,
 		sharing.LevelNone, sharing.LevelReactive, sharing.LevelUserspace, sharing.LevelDriver, sharing.LevelHardware,
-		sharing.LevelExclusive).rename("minEnforcement", sharing.OldLevelUserspace+"="+
-		sharing.LevelUserspace.String())
+		sharing.LevelExclusive).rename("minEnforcement", sharing.OldLevelUserspace+"="+sharing.LevelUserspace.String())
 }
 
 func selector(to *map[string]string) field {

@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
@@ -57,7 +58,7 @@ func (c ClaimInstances) hold(hold instances.Hold, req sharing.Request, advice sh
 			return
 		}
 		var p sharing.Placement
-		if p, err = r.placing(l).Instance(hold.ClaimUID, req, advice); err == nil {
+		if p, err = place.Instance(r.placing(l), hold.ClaimUID, req, advice); err == nil {
 			in = p[0].MIG
 			hold.Instance = in
 			r.Instances.Holds.Add(hold)

@@ -12,8 +12,8 @@ import (
 )
 
 // Instance chooses exactly the MIG instance that the scheduler allocated to a claim. Errors: *NoInstance.
-func (n *Node) Instance(claimUID string, req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
-	return n.forClaims([]string{claimUID}).chooseInstance(req, advice)
+func Instance(n *Node, claimUID string, req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
+	return forClaims(n, []string{claimUID}).chooseInstance(req, advice)
 }
 
 // claimRemedy is what users do about a claim that is another pod's.

@@ -77,7 +77,7 @@ func (n *Node) of(asks []sharing.ResourceRequest) *Node {
 		for _, a := range asks {
 			uids = append(uids, a.ClaimUID())
 		}
-		return n.forClaims(uids)
+		return forClaims(n, uids)
 	}
 	if len(asks) == 0 {
 		return n
@@ -88,7 +88,7 @@ func (n *Node) of(asks []sharing.ResourceRequest) *Node {
 }
 
 // forClaims is the node for a request of claims, which may have the instances that are held for them.
-func (n *Node) forClaims(uids []string) *Node {
+func forClaims(n *Node, uids []string) *Node {
 	own := *n
 	own.claims = uids
 	return &own
