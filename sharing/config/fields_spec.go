@@ -34,7 +34,7 @@ func (p *Pool) fields() fields {
 			"device plugin, or as devices of Dynamic Resource Allocation. `dra` shares no MIG instances.",
 			sharing.FrontEndDevicePlugin, sharing.FrontEndDRA).def("devicePlugin"),
 		flag(&p.BindingConditions, "Creates the MIG instances of a ResourceClaim before kube-scheduler binds its pod. "+
-			"It needs `frontend: dra`, and `dra.bindingConditions` of the chart.").def("false"),
+			"It needs `frontend: dra`, and `dra.bindingConditions.enabled` of the chart.").def("false"),
 		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen if neither pod nor profile says it. `pack` keeps "+
 			"whole GPUs free, `spread` prefers the emptiest GPU.", sharing.PlacePack,
 			sharing.PlaceSpread).def("pack").rename("place"),
