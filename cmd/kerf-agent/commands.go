@@ -39,12 +39,13 @@ func assignClaimsCommand() *cobra.Command {
 	var level string
 	c := &cobra.Command{
 		Use:   "assign-claims",
-		Short: "Assign allocated ResourceClaims to their nodes, for pools with bindingConditions",
-		Long: `Assign allocated ResourceClaims to their nodes, for pools with bindingConditions.
+		Short: "Run the controller of pools with bindingConditions",
+		Long: `Run the controller of pools with bindingConditions.
 
-The command writes the claims to the GPUNode of their node. The agent there
-creates their MIG instances before kube-scheduler binds their pods. It needs no
-GPU. Of several processes, the one with the Lease kerf-claim-controller works.`,
+The command writes allocated ResourceClaims to the GPUNode of their node. The
+agent there creates their MIG instances before kube-scheduler binds their pods.
+It needs no GPU. Of several processes, the one with the Lease
+kerf-claim-controller works.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error

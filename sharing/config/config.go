@@ -44,8 +44,8 @@ type Pool struct {
 	Mode Mode `yaml:"mode"`
 	// FrontEnd is the API through which the nodes advertise them.
 	FrontEnd sharing.FrontEnd `yaml:"frontend"`
-	// BindingConditions makes kube-scheduler bind a pod only after the MIG instances of its claims exist; only for
-	// sharing.FrontEndDRA.
+	// BindingConditions makes kube-scheduler bind a pod only after the MIG instances of its claims exist. It is for
+	// sharing.FrontEndDRA alone.
 	BindingConditions bool `yaml:"bindingConditions"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread `yaml:"placementPolicy"`

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,7 +215,10 @@ func TestControllerRestarts(t *testing.T) {
 // Lease ends.
 func TestLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client, away := fake.NewClientset(), atomic.Bool{}
+		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), &coordinationv1.Lease{}, errors.New("connection refused")
+		})
 		working := make(chan string, 2)
 		work := func(name string) func(context.Context) error {
 			return func(ctx context.Context) error { working <- name; <-ctx.Done(); return nil }
@@ -242,9 +246,7 @@ func TestLead(t *testing.T) {
 		if got := <-working; got != "second" || time.Since(began) > leaseTime+3*retryTime {
 			t.Errorf("%s works after %v", got, time.Since(began))
 		}
-		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, &coordinationv1.Lease{}, errors.New("connection refused")
-		})
+		away.Store(true)
 		if err := <-second; !errors.Is(err, errLost) {
 			t.Errorf("without the Lease: %v", err)
 		}
