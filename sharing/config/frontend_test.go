@@ -31,7 +31,8 @@ func TestFrontEnd(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", pool, err)
 		}
-		if p := c.Pools()[0]; p.BindingConditions != strings.HasSuffix(pool, "true") || p.FrontEnd != want || p.Of(sharing.GPU{}).FrontEnd != want {
+		if p := c.Pools()[0]; p.BindingConditions != strings.HasSuffix(pool, "true") || p.FrontEnd != want ||
+			p.Of(sharing.GPU{}).FrontEnd != want {
 			t.Errorf("%s: %v, of a GPU %v", pool, p.FrontEnd, p.Of(sharing.GPU{}).FrontEnd)
 		}
 	}
