@@ -69,6 +69,11 @@ func deviceOf(d dra.Device) resourceapi.Device {
 	for _, c := range d.Capacity {
 		out.Capacity[resourceapi.QualifiedName(c.Name)] = capacityOf(c, d.Kind)
 	}
+	if d.BeforeBinding {
+		out.BindsToNode = new(true)
+		out.BindingConditions = []string{dra.ConditionCreated}
+		out.BindingFailureConditions = []string{dra.ConditionFailed}
+	}
 	for _, t := range d.Taints {
 		effect := resourceapi.DeviceTaintEffectNoSchedule
 		if t.Evict {

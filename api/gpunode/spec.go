@@ -3,7 +3,8 @@
 
 package gpunode
 
-// Spec is what an administrator says about a node's GPUs. No agent writes it.
+// Spec is what an administrator says about a node's GPUs, and which claims Kerf's controller has assigned to it. No
+// agent writes it.
 type Spec struct {
 	// CordonedGPUs take no new grant. Their running containers are not disturbed.
 	CordonedGPUs []Cordon `json:"cordonedGPUs,omitempty"`
@@ -11,6 +12,20 @@ type Spec struct {
 	DriverDrain *DriverDrain `json:"driverDrain,omitempty"`
 	// GrantMemory changes the memory of running containers, within their profiles.
 	GrantMemory []GrantMemory `json:"grantMemory,omitempty"`
+	// AssignedClaims are the ResourceClaims for which the agent creates MIG instances before kube-scheduler binds their
+	// pods. Only the controller of claims writes them.
+	AssignedClaims []AssignedClaim `json:"assignedClaims,omitempty"`
+}
+
+// AssignedClaim is one allocation of a ResourceClaim on the node. It is there while the allocation is.
+type AssignedClaim struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// AllocatedAt is when the scheduler allocated it (RFC 3339), which tells one allocation from the next.
+	AllocatedAt string `json:"allocatedAt"`
+	// Devices are the names of its devices with binding conditions, sorted.
+	Devices []string `json:"devices"`
 }
 
 // GrantMemory is the memory that an administrator wants a container of a pod to have. An entry of a pod that is gone

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/cudacontext"
+	"github.com/kerf-gpu/kerf/internal/kube/assign"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing/node/session"
 	"github.com/kerf-gpu/kerf/sharing/node/uninstall"
@@ -30,6 +31,36 @@ func holdContextCommand() *cobra.Command {
 			return cudacontext.RunHelper(c.InOrStdin(), c.OutOrStdout(), libraries)
 		},
 	}
+}
+
+// assignClaimsCommand is the controller of the chart's dra.bindingConditions. It runs once per cluster, without a GPU.
+func assignClaimsCommand() *cobra.Command {
+	var o assign.Options
+	var level string
+	c := &cobra.Command{
+		Use:   "assign-claims",
+		Short: "Run the controller of pools with bindingConditions",
+		Long: `Run the controller of pools with bindingConditions.
+
+The command writes allocated ResourceClaims to the GPUNode of their node. The
+agent there creates their MIG instances before kube-scheduler binds their pods.
+It needs no GPU. Of several processes, the one with the Lease
+kerf-claim-controller works.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if o.Log, err = logger(c.ErrOrStderr(), level); err != nil {
+				return err
+			}
+			return assign.Run(c.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
+	f.StringVar(&o.Identity, "identity", "", "name of this process in the Lease, such as the name of its pod")
+	f.StringVar(&level, "log-level", "info", "least level of log lines: debug, info, warn or error")
+	_ = c.MarkFlagRequired("identity")
+	return c
 }
 
 func uninstallCommand(env environment) *cobra.Command {

@@ -50,7 +50,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 			return agent.Run(c.Context(), opt)
 		},
 	}
-	c.AddCommand(uninstallCommand(env), holdContextCommand())
+	c.AddCommand(uninstallCommand(env), holdContextCommand(), assignClaimsCommand())
 	f := c.Flags()
 	f.StringVar(&opt.Dirs.Dir, "run-dir", or(env.dir, "/run/kerf"), "directory of the sockets and the checkpoint")
 	f.StringVar(&opt.Source.File, "config", env.config,

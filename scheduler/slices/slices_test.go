@@ -96,6 +96,8 @@ type cluster struct {
 	slices  []*resourceapi.ResourceSlice
 	state   structured.AllocatedState
 	claims  int
+	// binding is the feature of binding conditions.
+	binding bool
 }
 
 // Get implements structured.DeviceClassLister.
@@ -179,7 +181,8 @@ func (c *cluster) allocate(devices resourceapi.DeviceClaim) []resourceapi.Device
 		Namespace: "team", UID: types.UID(fmt.Sprintf("00000000-0000-4000-9000-%012d", c.claims))},
 		Spec: resourceapi.ResourceClaimSpec{Devices: devices}}
 	a, err := structured.NewAllocator(c.Context(), structured.Features{AdminAccess: true, ConsumableCapacity: true,
-		DeviceTaints: true, PartitionableDevices: true, PrioritizedList: true, FractionalCapacityRange: true},
+		DeviceTaints: true, PartitionableDevices: true, PrioritizedList: true, FractionalCapacityRange: true,
+		DeviceBindingAndStatus: c.binding},
 		c.state, c,
 		c.slices, cel.NewCache(10, cel.Features{EnableConsumableCapacity: true}))
 	if err != nil {

@@ -44,6 +44,9 @@ type Pool struct {
 	Mode Mode `yaml:"mode"`
 	// FrontEnd is the API through which the nodes advertise them.
 	FrontEnd sharing.FrontEnd `yaml:"frontend"`
+	// BindingConditions makes kube-scheduler bind a pod only after the MIG instances of its claims exist. It is for
+	// sharing.FrontEndDRA alone.
+	BindingConditions bool `yaml:"bindingConditions"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread `yaml:"placementPolicy"`
 	// MinLevel is demanded of every grant. LevelUnknown demands LevelReactive of shares, and nothing of other grants:
@@ -212,8 +215,7 @@ func (p Profile) clone() Profile {
 func (p Profile) request() sharing.Request {
 	r := sharing.Request{
 		Memory: p.Memory, Percent: p.Percent, GPUs: p.GPUs, ProfileModels: p.Models, MinLevel: p.MinLevel,
-		Place: p.Place, Profile: p.Name,
-		Burst: p.Burst,
+		Place: p.Place, Profile: p.Name, Burst: p.Burst,
 	}
 	switch {
 	case r.Memory == 0 && r.Percent == 0 && r.GPUs != 0:

@@ -33,6 +33,8 @@ func (p *Pool) fields() fields {
 		word(&p.FrontEnd, sharing.ParseFrontEnd, "How the nodes offer GPUs to Kubernetes: as extended resources of a "+
 			"device plugin, or as devices of Dynamic Resource Allocation. `dra` shares no MIG instances.",
 			sharing.FrontEndDevicePlugin, sharing.FrontEndDRA).def("devicePlugin"),
+		flag(&p.BindingConditions, "Creates the MIG instances of a ResourceClaim before kube-scheduler binds its pod. "+
+			"It needs `frontend: dra`, and `dra.bindingConditions.enabled` of the chart.").def("false"),
 		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen if neither pod nor profile says it. `pack` keeps "+
 			"whole GPUs free, `spread` prefers the emptiest GPU.", sharing.PlacePack,
 			sharing.PlaceSpread).def("pack").rename("place"),
@@ -138,8 +140,7 @@ func hoursField(to *[]Hours) field {
 func minLevel(to *sharing.Level, doc string) field {
 	return word(to, sharing.ParseLevel, doc,
 		sharing.LevelNone, sharing.LevelReactive, sharing.LevelUserspace, sharing.LevelDriver, sharing.LevelHardware,
-		sharing.LevelExclusive).rename("minEnforcement", sharing.OldLevelUserspace+"="+
-		sharing.LevelUserspace.String())
+		sharing.LevelExclusive).rename("minEnforcement", sharing.OldLevelUserspace+"="+sharing.LevelUserspace.String())
 }
 
 func selector(to *map[string]string) field {

@@ -24,12 +24,15 @@ func TestFrontEnd(t *testing.T) {
 		"frontend: dra": sharing.FrontEndDRA, "frontend: dra, " + rule: sharing.FrontEndDRA,
 		"frontend: dra, mode: mig":                                    sharing.FrontEndDRA,
 		"frontend: dra, mode: auto, migLayouts: [{migEnabled: true}]": sharing.FrontEndDRA,
+		"frontend: dra, bindingConditions: true":                      sharing.FrontEndDRA,
+		"bindingConditions: false":                                    sharing.FrontEndDevicePlugin,
 	} {
 		c, err := decode(pool)
 		if err != nil {
 			t.Fatalf("%s: %v", pool, err)
 		}
-		if p := c.Pools()[0]; p.FrontEnd != want || p.Of(sharing.GPU{}).FrontEnd != want {
+		if p := c.Pools()[0]; p.BindingConditions != strings.HasSuffix(pool, "true") || p.FrontEnd != want ||
+			p.Of(sharing.GPU{}).FrontEnd != want {
 			t.Errorf("%s: %v, of a GPU %v", pool, p.FrontEnd, p.Of(sharing.GPU{}).FrontEnd)
 		}
 	}
@@ -37,6 +40,7 @@ func TestFrontEnd(t *testing.T) {
 		"frontend: claims": "spec.pools[0].frontend",
 		"frontend: dra, migLayouts: [{migEnabled: true, shared: true}]": "spec.pools[0].frontend",
 		"gpuRules: [{index: [0], frontend: dra}]":                       "spec.pools[0].gpuRules[0].frontend",
+		"bindingConditions: true":                                       "spec.pools[0].bindingConditions",
 	} {
 		if _, err := decode(pool); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error of %s", pool, err, want)

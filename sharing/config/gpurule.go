@@ -145,8 +145,7 @@ func (c *checker) gpuRules(path string, p Pool) {
 			c.bad(here, "", "use the values of this package", "has a word that is none")
 		case s == GPUSettings{}:
 			c.bad(here, "", "write excluded, mode, backends, minEnforcement, maxSharesPerGPU, memoryReserve, "+
-				"overcommit, "+
-				"powerLimitWatts or timeSlice", "changes nothing")
+				"overcommit, powerLimitWatts or timeSlice", "changes nothing")
 		case s.Excluded && s != GPUSettings{Excluded: true}:
 			c.bad(here+".excluded", "", "leave the other settings out",
 				"leaves the GPUs to others, and settings follow")

@@ -124,8 +124,7 @@ func (h *Health) fields() fields {
 			"What the Node shows of unhealthy GPUs: nothing, the condition kerf.dev/GPUsHealthy, or also a taint.",
 			NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none").rename("node"),
 		texts(&h.TerminationTaints, "Taints of a node that will go away soon. While the node has one, Kerf makes no "+
-			"new "+
-			"grants there, and GPU pods get an event.").rename("spotTaints"),
+			"new grants there, and GPU pods get an event.").rename("spotTaints"),
 	})
 }
 
@@ -146,8 +145,7 @@ func (c *checker) health(path string, h Health) {
 	for i, key := range h.TerminationTaints {
 		if !labelKey(key) {
 			c.bad(at(path+".terminationTaints", i), key,
-				"write a taint's key, such as aws-node-termination-handler/spot-itn",
-				"is no key that a taint has")
+				"write a taint's key, such as aws-node-termination-handler/spot-itn", "is no key that a taint has")
 		}
 		if slices.Index(h.TerminationTaints, key) < i {
 			c.bad(at(path+".terminationTaints", i), key, "name it once", "is named twice")

@@ -117,8 +117,7 @@ func changesIn(path string, n *yaml.Node, known fields, back bool) []Change {
 				before, now = now, before
 			}
 			if value.Kind == yaml.ScalarNode && value.Value == before {
-				out = append(out, Change{Line: value.Line, node: value, Path: here, Old: before, New: now,
-					value: true})
+				out = append(out, Change{Line: value.Line, node: value, Path: here, Old: before, New: now, value: true})
 			}
 		}
 		if f.below != nil {

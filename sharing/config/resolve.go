@@ -49,8 +49,7 @@ func (c Config) PoolFor(labels map[string]string) (Pool, error) {
 	}
 	return Pool{},
 		fmt.Errorf("pools %s of the sharing config select this node by %d labels each; give one of them a label "+
-			"more: %w",
-			strings.Join(names, " and "), len(best[0].NodeSelector), sharing.ErrConflict)
+			"more: %w", strings.Join(names, " and "), len(best[0].NodeSelector), sharing.ErrConflict)
 }
 
 // Of is what holds for a GPU of the pool: what the first rule says that fits, and the pool's own for the rest.

@@ -249,8 +249,7 @@ func (c *checker) overcommit(path string, o sharing.Overcommit, p Pool) {
 	one("compute", o.Compute, sharing.MaxComputeFactor)
 	if o.Memory.More() && p.MinLevel >= sharing.LevelDriver {
 		c.bad(path+".memory", o.Memory.String(), "leave it out, or demand client or less",
-			"contradicts minEnforcement %s, by which neighbours cannot take what a grant has not used yet",
-			p.MinLevel)
+			"contradicts minEnforcement %s, by which neighbours cannot take what a grant has not used yet", p.MinLevel)
 	}
 	if (o.Memory.More() || o.Compute.More()) && !p.AllowsMode(Mode.Shared) {
 		c.bad(path, "", "leave it out", "is for fractions, and mode %s gives none", p.Mode)
@@ -263,5 +262,8 @@ func (c *checker) frontEnd(path string, p Pool) {
 	if p.FrontEnd == sharing.FrontEndDRA && p.SharesMIG() {
 		c.bad(path+".frontend", p.FrontEnd.String(), "write devicePlugin, or leave shared out",
 			"offers no shares of MIG instances")
+	}
+	if p.BindingConditions && p.FrontEnd != sharing.FrontEndDRA {
+		c.bad(path+".bindingConditions", "true", "leave it out, or set frontend to dra", "is for frontend dra alone")
 	}
 }

@@ -78,6 +78,8 @@ type Device struct {
 	Taints     []Taint
 	// Counters are what all devices of the GPU have together, and Consumes is what this one takes of it.
 	Counters, Consumes []Counter
+	// BeforeBinding is true if a pod is bound only after the node has set ConditionCreated of its claim's device.
+	BeforeBinding bool
 }
 
 // CounterSet is the counters of a GPU.

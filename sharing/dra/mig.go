@@ -26,6 +26,8 @@ type MIG struct {
 	Unavailable bool
 	// Only is true if the GPU stays in MIG mode. It is then neither shared nor given whole.
 	Only bool
+	// BeforeBinding is true if an instance is created before the pod of its claim is bound.
+	BeforeBinding bool
 }
 
 // Counter is an amount of a GPU that its devices consume.
@@ -189,8 +191,9 @@ func Instances(node Node, gpus []GPU) []Device {
 			profile, _ := geo.table.Profile(in.ID)
 			d := Device{Name: name, GPU: g.UUID, Kind: KindMIG, Taints: g.instanceTaints(in),
 				Attributes: attributes(node, g, KindMIG, domains[g.UUID]), Counters: geo.counters,
-				Consumes: geo.consumes(mig.Place{Profile: in.ID, Start: in.Start}),
-				Capacity: []Capacity{{Name: CapacityMemory, Value: uint64(profile.Memory)}}}
+				Consumes:      geo.consumes(mig.Place{Profile: in.ID, Start: in.Start}),
+				Capacity:      []Capacity{{Name: CapacityMemory, Value: uint64(profile.Memory)}},
+				BeforeBinding: g.Partition.BeforeBinding}
 			d.Attributes = append(d.Attributes, Attribute{Name: AttributeProfile, String: shorten(in.Profile)},
 				Attribute{Name: AttributePlacementStart, Int: new(int64(in.Start))})
 			sortAttributes(d.Attributes)

@@ -55,7 +55,7 @@ func Status(c Claim, grants []Granted, gpus []sharing.GPUID, rejected error) []D
 		s.GPU = gpu
 		switch g, ok := grantOf(r.ResourceRequest(c.UID), gpu, grants); {
 		case rejected != nil:
-			s.Reason, s.Message = ReasonRejected, sentence(rejected)
+			s.Reason, s.Message = ReasonRejected, Sentence(rejected)
 		case ok:
 			s.describe(g, gpu)
 		default:
@@ -92,8 +92,8 @@ func (s *DeviceStatus) describe(g Granted, gpu sharing.GPUID) {
 	s.Message += "."
 }
 
-// sentence makes an error the message of a condition, within the limit of the API.
-func sentence(err error) string {
+// Sentence makes an error the message of a condition, within the limit of the API.
+func Sentence(err error) string {
 	const most = 1024
 	text := cmp.Or(err.Error(), "unknown error")
 	return text[:min(len(text), most)] + "."

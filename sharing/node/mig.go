@@ -28,15 +28,15 @@ func (r *Runtime) SetMIG(m MIG) {
 	r.changed.announce()
 }
 
-// GrantsOn are the grants on a GPU. Until the container runtime has reported its containers, it returns
-// sharing.ErrUnavailable: an unknown container may use the GPU.
+// GrantsOn are the grants on a GPU, and the instances that are held for claims. Until the container runtime has reported
+// its containers, it returns sharing.ErrUnavailable: an unknown container may use the GPU.
 func (r *Runtime) GrantsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
 	r.Store.Read(func(l store.Reader) {
 		if !r.Recovery.Get().ContainersKnown() {
 			err = fmt.Errorf("the container runtime has not reported its containers yet: %w", sharing.ErrUnavailable)
 			return
 		}
-		out = instances.Granted(gpu, l.Grants(), l.GPU)
+		out = append(instances.Granted(gpu, l.Grants(), l.GPU), r.Instances.Holds.On(gpu, nil)...)
 	})
 	return out, err
 }

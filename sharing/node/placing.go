@@ -16,7 +16,7 @@ func (r *Runtime) placing(l store.Reader) *place.Node {
 		Backends: place.Backends{Config: r.settings.Config(), Pool: r.settings.Pool(),
 			Settings: map[sharing.GPURef]config.GPUSettings{}},
 		GPUs: l.GPUs(), Grants: l.Grants(), NoMPSForPods: r.NoMPSForPods, OwnerOf: r.opt.ownerOf,
-		Modes: r.Modes, Health: r.Health, MIG: r.Instances.Manager(),
+		Modes: r.Modes, Health: r.Health, MIG: r.Instances.Manager(), Held: r.Instances.Holds.On,
 	}
 	for _, v := range at.GPUs {
 		at.Settings[v.GPU.Ref()] = r.settings.Of(v.GPU, at.Grants)

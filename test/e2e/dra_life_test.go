@@ -61,7 +61,9 @@ func TestDRAKubeletAway(t *testing.T) {
 	ends.startDeletion()
 	waits := e.create(byClaim("waits", "large", hold))
 	waits.unplaced()
-	e.wantHeld(ends, "main", share(50*gib, 0)) // its program still runs
+	if all := e.grantsOf(ends); len(all) != 1 || all[0].ContainerID != id || len(all[0].PIDs) == 0 {
+		t.Errorf("its program runs, and the agent shows %+v", all)
+	}
 	e.node.do(t, "up")
 	eventually(t, "end of "+ends.name, ends.goneError)
 	ends.released()

@@ -92,6 +92,8 @@ var layers = []layer{
 		[]string{"api/gpunode", "internal/kube/access", "internal/kube/survey", "sharing", "sharing/allocator/cluster",
 			"sharing/config", "sharing/defrag", "sharing/defrag/control", "sharing/defrag/state",
 			"sharing/scheduler"}},
+	{"internal/kube/assign/...", "which claims a node gets follows from their allocations alone",
+		[]string{"api/gpunode", "dra/resourceclaim", "sharing", "sharing/dra"}},
 	{"sharing/simulate/...",
 		"an experiment asks the allocator, and knows of a node what its agent reports, and no program",
 		[]string{"sharing", "sharing/allocator/...", "sharing/defrag", "mig", "api/gpunode"}},
@@ -194,6 +196,8 @@ var layers = []layer{
 			"internal/cgroup", "internal/process")},
 	{"sharing/node/claims/...", "a ResourceClaim is prepared by the runtime and the CDI specs, which are reached " +
 		"through interfaces and functions that it declares", []string{"sharing", "sharing/dra", "sharing/ledger"}},
+	{"sharing/node/assigned/...", "MIG instances of claims are created and reported by the runtime and the API server, " +
+		"which are reached through interfaces that it declares", with(tools, "sharing", "sharing/dra")},
 	{"sharing/node/handles/...", "what is no value of a grant is kept by its ID", []string{"sharing/ledger",
 		"internal/process"}},
 	{"sharing/node/gpudriver/...", "the driver is reached through interfaces, and one of them answers now",

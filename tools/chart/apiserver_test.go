@@ -134,7 +134,8 @@ type request struct {
 	Operation string `yaml:"op"`
 	// Resource is a resource or subresource, such as pods/ephemeralcontainers.
 	Resource string
-	// User is "agent" for kerf-agent on ownNode, "other-agent" for one whose token names no node, else anybody.
+	// User is "agent" for kerf-agent on ownNode, "other-agent" for one whose token names no node, "claim-controller", else
+	// anybody.
 	User        string
 	Object, Old values
 }
@@ -219,6 +220,8 @@ func userOf(name string) user.Info {
 			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {ownNode}}}
 	case "other-agent":
 		return &user.DefaultInfo{Name: "system:serviceaccount:kerf-system:kerf-agent"}
+	case "claim-controller":
+		name = "system:serviceaccount:kerf-system:kerf-claim-controller"
 	case "":
 		name = "tenant"
 	}

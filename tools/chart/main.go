@@ -57,6 +57,13 @@ func with(section, key string, value any) values {
 	return v
 }
 
+// binding has the controller of claims, once.
+func binding() values {
+	v := plain()
+	v["dra"] = values{"enabled": true, "bindingConditions": values{"enabled": true, "replicas": 1}}
+	return v
+}
+
 // a variant is one file with other values.
 type variant struct {
 	template, file string
@@ -70,6 +77,7 @@ func variants() []variant {
 		{"agent/16-node-health.yaml", "node-health.yaml", with("agent", "nodeHealth", true)},
 		{"agent/17-dra.yaml", "dra.yaml", with("dra", "enabled", true)},
 		{"agent/30-agent.yaml", "dra-agent.yaml", with("dra", "enabled", true)},
+		{"agent/18-claims.yaml", "dra-binding.yaml", binding()},
 		{"agent/30-agent.yaml", "crio.yaml", with("poolDefaults", "containerRuntime", "crio")},
 		{"agent/30-agent.yaml", "privileged.yaml", with("poolDefaults", "driverAccess", "hostLibrary")},
 		{"agent/30-agent.yaml", "read-only-gpu-settings.yaml", with("poolDefaults", "gpuSettings", "read-only")},

@@ -52,7 +52,8 @@ func poolEffects() map[string]Effect {
 		"managedMemory": OnAll,
 		"perGPUHour":    OnAll,
 		"migIdleTTL":    OnAll, "allowGPUReset": OnAll, "autoMIGMode": OnAll,
-		"mode": OnGPU, "frontend": OnGPU,
+		"bindingConditions": OnAll,
+		"mode":              OnGPU, "frontend": OnGPU,
 		"maxSharesPerGPU": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpuRules": OnGPU,
 		"memoryReserve": OnGPU, "overcommit": OnGPU, "powerLimitWatts": OnGPU, "migLayouts": OnGPU,
 	}

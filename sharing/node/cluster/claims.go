@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/assigned"
 	"github.com/kerf-gpu/kerf/sharing/node/claims"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
@@ -36,6 +37,8 @@ type claimFront struct {
 	k        *Kubernetes
 	preparer *namingPreparer
 	plugin   *plugin.Plugin
+	// creator creates the MIG instances of claims before their pods are bound.
+	creator *assigned.Creator
 	// known is true once devices may be published.
 	known atomic.Bool
 }
@@ -58,6 +61,8 @@ func newClaimFront(k *Kubernetes) (*claimFront, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DRA plugin: %w", err)
 	}
+	f.creator = assigned.New(k.Log, assignedNode{f}, &plugin.Conditions{Client: client, Node: k.Options.Cluster.Node,
+		Now: time.Now})
 	f.plugin = plugin.New(plugin.Options{
 		Log: k.Log, Client: client, Node: k.Options.Cluster.Node, Preparer: f.preparer,
 		Registry: filepath.Join(k.Options.Cluster.Kubelet, "plugins_registry"),

@@ -21,7 +21,9 @@ func (f *claimFront) devices() ([]dra.Device, bool) {
 		}
 		f.known.Store(true)
 	}
-	return devicesOf(k.Runtime.LedgerState(), k.Runtime.Settings().Pool()), true
+	state := k.Runtime.LedgerState()
+	state.GPUs = unavailable(state.GPUs, f.creator.Tainted)
+	return devicesOf(state, k.Runtime.Settings().Pool()), true
 }
 
 // devicesOf are the devices of the GPUs that have the DRA front end. It is pure.
@@ -37,8 +39,9 @@ func devicesOf(b status.LedgerState, pool config.Pool) []dra.Device {
 			mode = pool.Mode
 		}
 		gpus = append(gpus, dra.GPU{GPU: g.GPU, Share: mode.Shared(), Whole: mode.Whole(),
-			MaxShares: g.Settings.MaxSharesPerGPU, Levels: g.Levels, Partition: partitionOf(g, mode),
-			Evict: pool.Health.OnFault == config.FaultEvict})
+			MaxShares: g.Settings.MaxSharesPerGPU, Levels: g.Levels,
+			Partition: partitionOf(g, mode, pool.BindingConditions),
+			Evict:     pool.Health.OnFault == config.FaultEvict})
 		uses[g.GPU.UUID], migUses[g.GPU.UUID] = usesOf(g)
 	}
 	node := dra.Node{DriverVersion: b.DriverVersion, CUDAVersion: b.CUDAVersion}
@@ -59,9 +62,10 @@ func usesOf(g status.BookedGPU) (shares, instances dra.Use) {
 	return dra.UseOf(g.Grants, g.Whole, g.FreeMemory), dra.UseFull
 }
 
-// partitionOf is what a GPU gives as MIG instances. Its instances are not published if they are shared.
-func partitionOf(g status.BookedGPU, mode config.Mode) dra.MIG {
-	out := dra.MIG{Only: g.GPU.MIG && !g.MIG.ModeSwitchable}
+// partitionOf is what a GPU gives as MIG instances, before or after its pod is bound. Its instances are not published if
+// they are shared.
+func partitionOf(g status.BookedGPU, mode config.Mode, beforeBinding bool) dra.MIG {
+	out := dra.MIG{Only: g.GPU.MIG && !g.MIG.ModeSwitchable, BeforeBinding: beforeBinding}
 	if !mode.MIG() || g.MIG.Shared {
 		return out
 	}

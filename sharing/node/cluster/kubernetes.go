@@ -127,6 +127,7 @@ func (k *Kubernetes) Run(ctx context.Context) error {
 	g.Go(func() error { return k.inject.Run(ctx) })
 	g.Go(func() error { return k.plugin.Run(ctx) })
 	g.Go(func() error { k.claims.serve(ctx); return nil })
+	g.Go(func() error { k.claims.creator.Run(ctx); return nil })
 	g.Go(func() error { return k.judgeRuntime(ctx) })
 	g.Go(func() error { return k.followRuntime(ctx) })
 	g.Go(func() error { return k.crossCheckLoop(ctx) })
@@ -146,6 +147,7 @@ func (k *Kubernetes) Run(ctx context.Context) error {
 // takeSpec takes what the node's GPUNode says besides cordons.
 func (k *Kubernetes) takeSpec(s gpunode.Spec) {
 	k.resizer.want(s.GrantMemory)
+	k.claims.creator.Want(assignedTo(k.Options.Cluster.Node, s))
 	k.Runtime.Conditions.Set(conditions.DriverDrain, drainSentence(s.DriverDrain))
 	k.Runtime.Announce() // wakes the resizer
 }

@@ -131,6 +131,8 @@ func (a attempt) ended(err error, now time.Time) attempt {
 type Reconciler struct {
 	// Files are the driver's.
 	Files Files
+	// Holds are the instances of claims without a grant.
+	Holds Holds
 
 	log  *slog.Logger
 	node Node

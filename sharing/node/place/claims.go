@@ -11,6 +11,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
+// Instance chooses exactly the MIG instance that the scheduler allocated to a claim. Errors: *NoInstance.
+func Instance(n *Node, claimUID string, req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
+	return forClaims(n, []string{claimUID}).chooseInstance(req, advice)
+}
+
 // claimRemedy is what users do about a claim that is another pod's.
 const claimRemedy = "give each pod its own claim, for example with a ResourceClaimTemplate"
 

@@ -60,19 +60,38 @@ type Node struct {
 	// MIG is nil if nothing creates MIG instances now.
 	MIG MIG
 
+	// Held are the instances of a GPU that are held for claims other than these, by UID.
+	Held func(gpu sharing.GPUID, but []string) []mig.Granted
+
 	// byPlugin leaves out the GPUs that pods get by ResourceClaim.
 	byPlugin bool
+	// claims are the UIDs of the claims of the request.
+	claims []string
 }
 
 // of is the node for the request of a container. What the device plugin admitted gets no GPU of the DRA front end,
 // which the cluster's scheduler allocates by itself.
 func (n *Node) of(asks []sharing.ResourceRequest) *Node {
-	if len(asks) == 0 || sharing.OfClaims(asks) {
+	if sharing.OfClaims(asks) {
+		var uids []string
+		for _, a := range asks {
+			uids = append(uids, a.ClaimUID())
+		}
+		return forClaims(n, uids)
+	}
+	if len(asks) == 0 {
 		return n
 	}
 	plugin := *n
 	plugin.byPlugin = true
 	return &plugin
+}
+
+// forClaims is the node for a request of claims, which may have the instances that are held for them.
+func forClaims(n *Node, uids []string) *Node {
+	own := *n
+	own.claims = uids
+	return &own
 }
 
 // gpu finds a GPU.
@@ -84,9 +103,13 @@ func (n *Node) gpu(id sharing.GPURef) (ledger.View, bool) {
 	return n.GPUs[i], true
 }
 
-// Granted is what grants have of a GPU.
+// Granted is what grants have of a GPU, and what is held for other claims than those of the request.
 func (n *Node) Granted(gpu sharing.GPUID) []mig.Granted {
-	return instances.Granted(gpu, n.Grants, n.gpu)
+	out := instances.Granted(gpu, n.Grants, n.gpu)
+	if n.Held != nil {
+		out = append(out, n.Held(gpu, n.claims)...)
+	}
+	return out
 }
 
 // Faults are the MIG instances of a GPU that no grant can have because of a fault.
