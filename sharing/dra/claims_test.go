@@ -5,6 +5,7 @@ package dra
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,15 +175,10 @@ func TestRequestsAreRejected(t *testing.T) {
 			"differ"},
 		"two MIG instances": {pod("a:one"), []Claim{claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6),
 			instance("y", gpuB, "1g.10gb", 6))}, sharing.ErrUnsupported, "2 MIG instances"},
-		"two containers on a MIG instance": {pod("a:one", "b:one"),
-			[]Claim{claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6))}, sharing.ErrUnsupported,
-			"use a MIG instance"},
 		"a MIG instance by a profile": {pod("a:one"), with(claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6)),
 			config(`,"profile":"large"`)), sharing.ErrInvalid, "profile"},
 		"a MIG instance of no profile": {pod("a:one"), []Claim{claim(uid1, "one", instance("x", gpuA, "1x", 6))},
 			sharing.ErrNotFound, "no such GPU"},
-		"two containers on a whole GPU": {pod("a:one", "b:one"), []Claim{claim(uid1, "one", whole("gpu", gpuA))},
-			sharing.ErrUnsupported, "use 1 whole GPU together"},
 		"a claim that is shared in part": {pod("a:one", "b:one,two"),
 			[]Claim{small, claim(uid2, "two", share("gpu", gpuA, 10, 25))}, sharing.ErrUnsupported, "share a claim"},
 		"less than 1% each": {pod("a:one", "b:one"), []Claim{claim(uid1, "one", share("gpu", gpuA, 10, 1))},
@@ -212,6 +208,24 @@ func TestRequestsAreRejected(t *testing.T) {
 				t.Errorf("got %v, %v", asks, err)
 			}
 		})
+	}
+}
+
+// TestWholeForSeveralContainers: each container that references a whole GPU or a MIG instance has all of it.
+func TestWholeForSeveralContainers(t *testing.T) {
+	for name, result := range map[string]Result{
+		"whole GPU": whole("x", gpuA), "MIG instance": instance("x", gpuA, "1g.10gb", 6),
+	} {
+		asks, err := Requests(pod("a:one", "b:one"), []Claim{claim(uid1, "one", result)}, gpus())
+		if err != nil || len(asks) != 2 {
+			t.Fatalf("%s: %+v, %v", name, asks, err)
+		}
+		for _, a := range asks {
+			if a.Request.Kind == sharing.KindShared || !slices.Equal(a.Advice.GPUs, []sharing.GPUID{gpuA}) ||
+				a.With != "" || a.SharedCap.GPUs != 0 || !slices.Equal(a.Requests, asks[0].Requests) {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
@@ -188,7 +189,7 @@ func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
 		text = fmt.Sprintf("cannot advertise GPUs to kubelet: %v", err)
 	}
 	k.Runtime.Conditions.Set(conditions.Inventory, text)
-	k.plugin.SetOwners(k.Runtime.GrantOwners())
+	k.plugin.SetOwners(place.ContainersOn(k.Runtime.Store.Grants()))
 }
 
 // Unregistered says which resources kubelet does not offer yet: it refuses for good the pods that request them.
