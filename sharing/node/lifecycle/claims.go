@@ -10,14 +10,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
 
-// claimGrant is the grant of a container whose ResourceClaims are prepared. kubelet prepares a claim once, so the grant
-// of a second pod is made when its container is created.
-func claimGrant(r *Reserver, l *ledger.Ledger, ask sharing.ContainerRequest) (id ledger.GrantID, isNew bool, err error) {
+// claimGrant is the grant of a container with prepared ResourceClaims. kubelet prepares a claim once, for one pod.
+func claimGrant(r *Reserver, l *ledger.Ledger, ask sharing.ContainerRequest) (id ledger.GrantID, isNew bool,
+	err error) {
 	found, err := place.ClaimGrant(l, ask)
 	switch {
 	case err != nil:
 	case found.Own != "":
-		l.CancelWithdrawal(found.Own, ledger.PodRemoved)
 		return found.Own, false, nil
 	case found.Companion != "":
 		g, _ := l.Get(found.Companion)
@@ -37,17 +36,17 @@ func reserveCompanion(r *Reserver, l *ledger.Ledger, g ledger.Grant, ask sharing
 }
 
 // takeOver gives the grant of a container that does not run again to the next one with the same ResourceClaims.
-func takeOver(r *Reserver, l *ledger.Ledger, from ledger.GrantID, ask sharing.ContainerRequest) (ledger.GrantID, error) {
+func takeOver(r *Reserver, l *ledger.Ledger, from ledger.GrantID, ask sharing.ContainerRequest) (ledger.GrantID,
+	error) {
 	former, _ := l.Get(from)
 	c := r.podGrant(ask, former.Request, former.Placement)
 	if err := ledger.Transfer(l, from, c.ID, c.Owner, ask.Kind, ask.Priority); err != nil {
 		return "", err
 	}
-	r.Notify.Audit.Grant(audit.Release, former.Reservation, 0, "the next pod has its ResourceClaim", nil)
 	r.Forget(l, former)
 	r.Handles.Add(c.ID, nil)
 	g, _ := l.Get(c.ID)
+	r.Notify.Audit.Grant(audit.Release, former.Reservation, 0, "the next pod has its ResourceClaim", nil)
 	r.Notify.Audit.Grant(audit.Reserve, g.Reservation, g.Backend, "taken over with its ResourceClaim", nil)
-	r.Log.Info("transferred grant", "grant", c.ID, "from", from, "container", ask.Ref.String())
 	return c.ID, nil
 }

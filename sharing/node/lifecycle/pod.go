@@ -128,7 +128,7 @@ func (r *Reserver) grantFor(l *ledger.Ledger, ask sharing.ContainerRequest) (id 
 		return id, nil, err == nil, err
 	}
 	if g, ok := ledger.CompanionOf(ask.Requests, l.Grants()); ok {
-		id, err := reserveCompanion(r, l, g, ask)
+		id, err = reserveCompanion(r, l, g, ask)
 		return id, nil, err == nil, err
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
