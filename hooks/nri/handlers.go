@@ -161,6 +161,9 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	if err != nil {
 		return nil, refused(box, nil, err)
 	}
+	if err := s.Baseline.check(ctx, pod, ask, min(lookUp, limit/3)); err != nil {
+		return nil, refused(box, nil, err)
+	}
 	// All that share a cap are held at once: who is made first may use what is booked for the others.
 	together, err := sharers(box, pod, ask)
 	if err == nil && len(together) > 0 {

@@ -115,6 +115,15 @@ func (f *claimFront) GPUs() []sharing.GPUID {
 	return out
 }
 
+// permitsPrivileged reports whether the profile of claims lets their pods have privileged containers.
+func (k *Kubernetes) permitsPrivileged(requests []sharing.ResourceRequest) bool {
+	config := k.Runtime.Settings().Config()
+	return slices.ContainsFunc(k.Runtime.Store.Grants(), func(g ledger.Grant) bool {
+		p, known := config.Profile(g.Request.Profile)
+		return known && p.AllowPrivileged && slices.Equal(g.Requests, requests)
+	})
+}
+
 // serve serves ResourceClaims until ctx ends, from the moment that a pool, GPU or grant needs it. After a failure
 // it says why, and tries again.
 func (f *claimFront) serve(ctx context.Context) {
