@@ -81,11 +81,15 @@ func groupsOf(pod sharing.Pod, claims []Claim) ([]group, error) {
 // userOf finds what a container references.
 func userOf(pod sharing.Pod, c sharing.PodContainer, claims []Claim) (user, error) {
 	u := user{container: c}
+	admin := false
 	for _, ref := range c.Claims {
 		claim, ok := claimOf(pod, ref.Name, claims)
 		if !ok {
 			continue
 		}
+		admin = admin || slices.ContainsFunc(claim.Results, func(r Result) bool {
+			return r.Admin && (ref.Request == "" || ref.Request == r.main())
+		})
 		for _, name := range claim.requests() {
 			if ask := sharing.ClaimRequest(claim.UID, name); ref.Request == "" || ref.Request == name {
 				params, err := claim.parametersOf(name)
@@ -106,6 +110,9 @@ func userOf(pod sharing.Pod, c sharing.PodContainer, claims []Claim) (user, erro
 				}
 			}
 		}
+	}
+	if admin && len(u.asks) > 0 {
+		return u, fmt.Errorf("it has admin access and a GPU; give them to two containers: %w", sharing.ErrUnsupported)
 	}
 	sharing.SortResourceRequests(u.asks)
 	return u, nil

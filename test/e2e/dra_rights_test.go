@@ -4,6 +4,8 @@
 package e2e
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,4 +31,45 @@ func TestDRAPrivileged(t *testing.T) {
 	t.Cleanup(func() { e.kubectl("", "label", "namespace", e.namespace, "kerf.dev/allow-privileged-") })
 	strong.running() // kubelet tries again
 	e.wantHeld(strong, "main", share(10*gib, 0))
+}
+
+// A pod with admin access sees all GPUs, while others use them, and has no grant. It takes nothing of a GPU.
+func TestDRAAdmin(t *testing.T) {
+	e := beginWithDRA(t)
+	gpu := e.node.gpus(t)[0]
+	const label = "resource.kubernetes.io/admin-access"
+	if r := e.kubectl("", "label", "namespace", e.namespace, label+"=true"); r.err != nil {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() { e.kubectl("", "label", "namespace", e.namespace, label+"-") })
+	e.template("most", "70Gi", gpu.UUID)
+	user := e.create(byClaim("user", "most", hold))
+	user.running()
+	if err := e.apply(fmt.Sprintf(`apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: admin, namespace: %s}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: gpus
+        exactly:
+          deviceClassName: monitor.kerf.dev
+          adminAccess: true
+`, e.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	monitor := e.create(byClaim("monitor", "admin", hold))
+	monitor.running()
+	out, errOut, err := monitor.exec("main", "/bin/sh", "-c", "ls /dev")
+	if n := strings.Count(out, "nvidia") - strings.Count(out, "nvidia-") - strings.Count(out, "nvidiactl"); err != nil ||
+		n != 8 {
+		t.Errorf("it has %d GPUs of 8: %q, %q, %v", n, out, errOut, err)
+	}
+	for _, g := range e.picture().Grants {
+		if g.Pod == "monitor" {
+			t.Errorf("it has a grant: %+v", g)
+		}
+	}
+	e.wantHeld(user, "main", share(70*gib, 0))
 }

@@ -86,7 +86,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
 		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths,
 			Namespaces: k.api},
-		Baseline:  nri.Baseline{Namespaces: k.api, Permitted: k.permitsPrivileged},
+		Baseline:  nri.Baseline{Namespaces: k.api, Permitted: permitsPrivileged(a.Runtime)},
 		Missed:    missed.tell,
 		Condition: func(why string) { a.Runtime.Conditions.Set(conditions.NRI, why) },
 	})
