@@ -47,7 +47,7 @@ func TestOverlap(t *testing.T) {
 // says comes first.
 func TestClaimedBy(t *testing.T) {
 	gpus := []sharing.GPU{{UUID: "GPU-aa", Minor: 0},
-		{UUID: "GPU-bb", Minor: 1}, {UUID: "GPU-cc", Hardware: sharing.Hardware{Minor: 2}}}
+		{UUID: "GPU-bb", Minor: 1}, {UUID: "GPU-cc", Minor: 2}}
 	got := map[sharing.GPUID]string{"GPU-aa": "a plugin"}
 	claimedBy([]cdi.Claimed{{Kind: "k8s.gpu.nvidia.com/claim", Paths: []string{"/dev/nvidia0", "/dev/nvidia1"}}}, gpus, got)
 	want := map[sharing.GPUID]string{"GPU-aa": "a plugin", "GPU-bb": "another DRA driver has given it to a pod as " +
