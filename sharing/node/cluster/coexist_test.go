@@ -49,7 +49,8 @@ func TestClaimedBy(t *testing.T) {
 	gpus := []sharing.GPU{{UUID: "GPU-aa", Minor: 0},
 		{UUID: "GPU-bb", Minor: 1}, {UUID: "GPU-cc", Minor: 2}}
 	got := map[sharing.GPUID]string{"GPU-aa": "a plugin"}
-	claimedBy([]cdi.Claimed{{Kind: "k8s.gpu.nvidia.com/claim", Paths: []string{"/dev/nvidia0", "/dev/nvidia1"}}}, gpus, got)
+	one := cdi.Claimed{Kind: "k8s.gpu.nvidia.com/claim", Paths: []string{"/dev/nvidia0", "/dev/nvidia1"}}
+	claimedBy([]cdi.Claimed{one}, gpus, got)
 	want := map[sharing.GPUID]string{"GPU-aa": "a plugin", "GPU-bb": "another DRA driver has given it to a pod as " +
 		"k8s.gpu.nvidia.com/claim; end the pod, or take the GPU, or the node, from one of both"}
 	if d := cmp.Diff(want, got); d != "" {
