@@ -21,6 +21,31 @@ type Baseline struct {
 	Permitted func(requests []sharing.ResourceRequest) bool
 }
 
+// adminAccessLabel is the label of namespaces in which Kubernetes allows claims with admin access.
+const adminAccessLabel = "resource.kubernetes.io/admin-access"
+
+// checkAdmin rejects a container that was given GPUs by name, unless its pod has a ResourceClaim in a namespace with
+// admin access. What is not known is rejected, too. It asks the API server for at most limit.
+func (b Baseline) checkAdmin(ctx context.Context, pod sharing.Pod, box sandbox, container string,
+	limit time.Duration) error {
+	if b.Namespaces == nil || pod.UID == "" {
+		return fmt.Errorf("container %q: it names GPUs, and whether its pod may have admin access is not known: %w",
+			container, sharing.ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	labels, err := b.Namespaces.NamespaceLabels(ctx, box.namespace)
+	if err != nil {
+		return fmt.Errorf("container %q: whether namespace %q allows admin access is not known: %w (%w)", container,
+			box.namespace, err, sharing.ErrUnavailable)
+	}
+	if labels[adminAccessLabel] == "true" && len(pod.Claims) > 0 {
+		return nil
+	}
+	return fmt.Errorf("container %q: it names GPUs without a claim with adminAccess in a namespace that allows it: %w",
+		container, sharing.ErrInvalid)
+}
+
 // check rejects a container that claims admit, if its pod has such rights. A pod that is not known is rejected, too, and
 // kubelet tries again. It asks the API server for at most limit.
 func (b Baseline) check(ctx context.Context, pod sharing.Pod, ask sharing.ContainerRequest, limit time.Duration) error {

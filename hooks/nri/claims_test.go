@@ -87,6 +87,48 @@ func TestStrongPodsWithClaims(t *testing.T) {
 	}
 }
 
+// adminNamespaces allow admin access in the namespace "default".
+type adminNamespaces struct{ label string }
+
+func (a adminNamespaces) NamespaceLabels(context.Context, string) (map[string]string, error) {
+	return map[string]string{"resource.kubernetes.io/admin-access": a.label}, nil
+}
+
+// TestAdminAccess: a container that names GPUs is created if its pod has a claim in a namespace with admin access.
+func TestAdminAccess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		label  string
+		claims []sharing.PodClaim
+		known  bool
+		want   string
+	}{
+		"admin access":   {"true", []sharing.PodClaim{{Name: "gpus", Claim: "one"}}, true, ""},
+		"no label":       {"false", []sharing.PodClaim{{Name: "gpus", Claim: "one"}}, true, "without a claim"},
+		"no claim":       {"true", nil, true, "without a claim"},
+		"an unknown pod": {"true", nil, false, "is not known"},
+	} {
+		pod := sharing.Pod{}
+		if tc.known {
+			pod = sharing.Pod{UID: "uid", Claims: tc.claims}
+		}
+		err := Baseline{Namespaces: adminNamespaces{tc.label}}.checkAdmin(t.Context(), pod, sandbox{}, "main",
+			time.Minute)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	c := newContainerd(t).start()
+	b := plug(t, c.socket(), &fakeNode{}, func(o *Options) { o.Baseline.Namespaces = adminNamespaces{"true"} })
+	b.serving(t)
+	spec := specOf("monitor")
+	spec.Claims = []sharing.PodClaim{{Name: "gpus", Claim: "one"}}
+	b.know(spec)
+	if _, err := c.create(podOf("monitor"), containerOf("main", sharing.CDIGPU+"=GPU-a")); err != nil ||
+		len(b.node.asked) != 0 {
+		t.Errorf("%v, injected %v", err, b.node.asked)
+	}
+}
+
 // TestPrivilegedClaimIsRejected goes through the container runtime's code: the grant is not used.
 func TestPrivilegedClaimIsRejected(t *testing.T) {
 	c := newContainerd(t).start()

@@ -149,6 +149,12 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	if err := s.HostPaths.check(ctx, box.namespace, c, min(lookUp, limit*2/3)); err != nil {
 		return nil, refused(box, nil, err)
 	}
+	if admitted.Admin {
+		pod, _ := s.pod(ctx, box, limit)
+		if err := s.Baseline.checkAdmin(ctx, pod, box, c.GetName(), min(lookUp, limit/3)); err != nil {
+			return nil, refused(box, nil, err)
+		}
+	}
 	if !admitted.Guarded {
 		adjust, err := adjustOther(c, s.exempt[box.namespace])
 		if err != nil {
