@@ -14,7 +14,7 @@ import (
 )
 
 // Resources are the ResourceSlices of a node: first the counter sets, which a slice of devices cannot have, then the
-// devices in their order.
+// devices in their order, and last the one for admin access.
 func Resources(node string, devices []dra.Device) resourceslice.DriverResources {
 	pool := resourceslice.Pool{}
 	for _, sets := range dra.CounterSets(devices) {
@@ -35,10 +35,20 @@ func Resources(node string, devices []dra.Device) resourceslice.DriverResources 
 		}
 		pool.Slices = append(pool.Slices, s)
 	}
+	if len(devices) > 0 {
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: []resourceapi.Device{monitorDevice()}})
+	}
 	if len(pool.Slices) == 0 { // An empty pool shows that the driver runs.
 		pool.Slices = []resourceslice.Slice{{}}
 	}
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{node: pool}}
+}
+
+// monitorDevice stands for all GPUs of the node, for admin access.
+func monitorDevice() resourceapi.Device {
+	kind := resourceapi.DeviceAttribute{StringValue: new(dra.MonitorDevice)}
+	return resourceapi.Device{Name: dra.MonitorDevice,
+		Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{dra.AttributeType: kind}}
 }
 
 func countersOf(list []dra.Counter) map[string]resourceapi.Counter {

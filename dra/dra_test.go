@@ -43,9 +43,13 @@ func devices(health sharing.Health, n int) []dra.Device {
 // TestResources: both devices of a GPU consume its one counter, and a share has amounts with steps.
 func TestResources(t *testing.T) {
 	pool := Resources("node-1", devices(sharing.HealthUnhealthy, 9)).Pools["node-1"]
-	if len(pool.Slices) != 3 || len(pool.Slices[0].SharedCounters) != 8 || len(pool.Slices[1].SharedCounters) != 1 ||
+	if len(pool.Slices) != 4 || len(pool.Slices[0].SharedCounters) != 8 || len(pool.Slices[1].SharedCounters) != 1 ||
 		len(pool.Slices[2].Devices) != 18 {
 		t.Fatalf("%+v", pool)
+	}
+	if m := pool.Slices[3].Devices; len(m) != 1 || m[0].Name != "monitor" || len(m[0].ConsumesCounters) != 0 ||
+		*m[0].Attributes["type"].StringValue != "monitor" {
+		t.Errorf("the device for admin access is %+v", m)
 	}
 	for _, s := range pool.Slices {
 		if len(s.SharedCounters) > 0 && len(s.Devices) > 0 {
@@ -248,6 +252,16 @@ func TestPrepare(t *testing.T) {
 	}
 	if ids := got[uid].Devices[1].CDIDeviceIDs; ids[1] != "kerf.dev/claim="+uid+".either" {
 		t.Errorf("a subrequest has %q", ids)
+	}
+	admin := claim()
+	result := &admin.Status.Allocation.Devices.Results[2]
+	result.Device, result.AdminAccess = dra.DeviceName(gpu, dra.KindWhole), new(true)
+	seeing := plugin(p)
+	seeing.opt.Grants = func() ([]dra.Granted, []sharing.GPUID) { return nil, []sharing.GPUID{gpu} }
+	got, err = seeing.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{admin})
+	want := []string{"kerf.dev/gpu=" + string(gpu)}
+	if ids := got[uid].Devices[2].CDIDeviceIDs; err != nil || !slices.Equal(ids, want) {
+		t.Errorf("admin access: %q, %v", ids, err)
 	}
 	p.err = sharing.ErrExhausted
 	got, err = plugin(p).PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{claim()})

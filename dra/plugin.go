@@ -206,21 +206,29 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 	default:
 	}
 	out := map[types.UID]kubeletplugin.PrepareResult{}
+	_, gpus := p.opt.Grants()
 	for _, c := range all {
 		out[types.UID(c.UID)] = kubeletplugin.PrepareResult{Err: err}
 		if err == nil {
-			out[types.UID(c.UID)] = kubeletplugin.PrepareResult{Devices: devicesOf(c)}
+			out[types.UID(c.UID)] = kubeletplugin.PrepareResult{Devices: devicesOf(c, gpus)}
 		}
 	}
 	return out, nil
 }
 
-// devicesOf are the CDI devices of a claim: the hook device, and the request device of each request.
-func devicesOf(c dra.Claim) []kubeletplugin.Device {
+// devicesOf are the CDI devices of a claim: the hook device and the request device of each request, or with admin access
+// the GPU itself.
+func devicesOf(c dra.Claim, gpus []sharing.GPUID) []kubeletplugin.Device {
 	var out []kubeletplugin.Device
 	for _, r := range c.Results {
 		d := kubeletplugin.Device{Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device,
 			CDIDeviceIDs: []string{sharing.HookDevice, r.ResourceRequest(c.UID).Device()}}
+		if r.Admin {
+			d.CDIDeviceIDs = nil
+			for _, gpu := range r.AdminGPUs(gpus) {
+				d.CDIDeviceIDs = append(d.CDIDeviceIDs, sharing.CDIGPU+"="+string(gpu))
+			}
+		}
 		if r.ShareID != "" {
 			d.ShareID = new(types.UID(r.ShareID))
 		}

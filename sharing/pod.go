@@ -55,6 +55,8 @@ type Pod struct {
 	Priority int32
 	// Claims are the pod's ResourceClaims.
 	Claims []PodClaim
+	// Strong says by which rights its containers could take off a cap, for people: such as "hostPID".
+	Strong []string
 	// Terminal is true when the pod has succeeded or failed for good: none of its containers starts again.
 	Terminal bool
 }

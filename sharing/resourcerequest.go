@@ -228,6 +228,8 @@ func (n NUMAAffinity) Device() string { return CDINUMA + "=" + n.String() }
 type Admitted struct {
 	// Guarded is true when the guard is among them.
 	Guarded bool
+	// Admin is true for admin access: GPUs without a grant.
+	Admin bool
 	// Requests are sorted, one per resource.
 	Requests []ResourceRequest
 	// NUMA are sorted by NUMA node.
@@ -271,6 +273,8 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 					ErrInvalid)
 			}
 			out.NUMA = append(out.NUMA, n)
+		case kind == CDIGPU: // only the DRA front end gives it to kubelet
+			out.Admin = true
 		case strings.HasPrefix(kind, CDIVendor+"/"):
 			return Admitted{}, fmt.Errorf("cdi name %q is none that the device plugin gives: %w", name, ErrInvalid)
 		}
@@ -279,6 +283,10 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 	slices.SortFunc(out.NUMA, func(a, b NUMAAffinity) int { return a.NUMA - b.NUMA })
 	if !out.Guarded && len(out.Requests)+len(out.NUMA) > 0 {
 		return Admitted{}, fmt.Errorf("requests without %s: %w", HookDevice, ErrInvalid)
+	}
+	if out.Admin && out.Guarded {
+		return Admitted{}, fmt.Errorf("a container has admin access and a grant; give them to two containers: %w",
+			ErrInvalid)
 	}
 	if OfClaims(out.Requests) && (out.Requests[0].Claim == "" || len(out.NUMA) > 0) {
 		return Admitted{}, fmt.Errorf("a container has ResourceClaims and %s; request GPUs in one of both ways: %w",

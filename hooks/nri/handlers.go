@@ -149,6 +149,12 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	if err := s.HostPaths.check(ctx, box.namespace, c, min(lookUp, limit*2/3)); err != nil {
 		return nil, refused(box, nil, err)
 	}
+	if admitted.Admin {
+		pod, _ := s.pod(ctx, box, limit)
+		if err := s.Baseline.checkAdmin(ctx, pod, box, c.GetName(), min(lookUp, limit/3)); err != nil {
+			return nil, refused(box, nil, err)
+		}
+	}
 	if !admitted.Guarded {
 		adjust, err := adjustOther(c, s.exempt[box.namespace])
 		if err != nil {
@@ -159,6 +165,9 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	pod, _ := s.pod(ctx, box, limit)
 	ask, err := containerAsk(box, c.GetName(), pod, admitted)
 	if err != nil {
+		return nil, refused(box, nil, err)
+	}
+	if err := s.Baseline.check(ctx, pod, ask, min(lookUp, limit/3)); err != nil {
 		return nil, refused(box, nil, err)
 	}
 	// All that share a cap are held at once: who is made first may use what is booked for the others.

@@ -120,6 +120,8 @@ type Options struct {
 	Exempt []string
 	// HostPaths says who may mount what reaches GPUs past Kerf.
 	HostPaths HostPaths
+	// Baseline says which pods with ResourceClaims may have rights beyond it.
+	Baseline Baseline
 	// Missed receives all containers that were created while the plugin was away and that it would have rejected, at
 	// each change. It returns soon. It may be nil.
 	Missed func(ctx context.Context, all []Missed)

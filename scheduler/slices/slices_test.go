@@ -198,6 +198,9 @@ func (c *cluster) allocate(devices resourceapi.DeviceClaim) []resourceapi.Device
 	}
 	for _, r := range got[0].Devices.Results {
 		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+		if r.AdminAccess != nil && *r.AdminAccess {
+			continue // it takes nothing
+		}
 		if r.ShareID == nil {
 			c.state.AllocatedDevices.Insert(id)
 			continue
@@ -211,7 +214,7 @@ func (c *cluster) allocate(devices resourceapi.DeviceClaim) []resourceapi.Device
 // template is the claim of a template of deploy/dra.
 func (c *cluster) template(name string) resourceapi.DeviceClaim {
 	c.Helper()
-	for _, file := range []string{"dra/share.yaml", "dra/templates.yaml"} {
+	for _, file := range []string{"dra/share.yaml", "dra/templates.yaml", "dra/monitoring.yaml"} {
 		for _, o := range decoded[resourceapi.ResourceClaimTemplate](c.T, file, "ResourceClaimTemplate") {
 			if o.Name == name {
 				return o.Spec.Spec.Devices
@@ -261,6 +264,23 @@ func TestShares(t *testing.T) {
 	}
 	if got := c.allocate(c.share("1Gi")); got != nil {
 		t.Errorf("a share of a whole GPU: %+v", got)
+	}
+}
+
+// TestMonitoring: the device for admin access is given while claims have GPUs, again and again, and takes nothing.
+func TestMonitoring(t *testing.T) {
+	c := newCluster(t, gpus(2)) // the second one is faulty
+	if got := c.allocate(c.share("30Gi")); len(got) != 1 {
+		t.Fatalf("a share: %+v", got)
+	}
+	for range 2 { // the next one sees the same
+		got := c.allocate(c.template("gpu-admin"))
+		if len(got) != 1 || got[0].AdminAccess == nil || !*got[0].AdminAccess || got[0].Device != dra.MonitorDevice {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if got := c.allocate(c.share("40Gi")); len(got) != 1 {
+		t.Errorf("the rest of the GPU: %+v", got)
 	}
 }
 

@@ -38,7 +38,7 @@ type Result struct {
 	Percent uint64
 	// StatesMemory is true if the claim requests an amount of memory.
 	StatesMemory bool
-	// Admin is true for admin access, which takes nothing.
+	// Admin is true for admin access: the container sees the GPU, without a grant.
 	Admin bool
 }
 
@@ -64,11 +64,23 @@ func (r Result) ResourceRequest(claimUID string) sharing.ResourceRequest {
 	return sharing.ClaimRequest(claimUID, r.main())
 }
 
-// requests are the names of the claim's requests with results, sorted, without subrequests.
+// AdminGPUs are the GPUs that the result gives admin access to; nil for other results.
+func (r Result) AdminGPUs(gpus []sharing.GPUID) []sharing.GPUID {
+	at, known := TargetOf(r.Device, gpus)
+	switch {
+	case r.Admin && r.Device == MonitorDevice:
+		return slices.Clone(gpus)
+	case r.Admin && known:
+		return []sharing.GPUID{at.GPU}
+	}
+	return nil
+}
+
+// requests are the names of the claim's requests that give a grant, sorted, without subrequests.
 func (c Claim) requests() []string {
 	var out []string
 	for _, r := range c.Results {
-		if !slices.Contains(out, r.main()) {
+		if !r.Admin && !slices.Contains(out, r.main()) {
 			out = append(out, r.main())
 		}
 	}
@@ -94,11 +106,13 @@ func (c Claim) Check(gpus []sharing.GPUID) error {
 		at, known := TargetOf(r.Device, gpus)
 		var err error
 		switch {
+		case r.Device == MonitorDevice && !r.Admin:
+			err = sharing.Invalid("adminAccess", "false", "write adminAccess: true", "is needed for the device %q",
+				MonitorDevice)
+		case r.Device == MonitorDevice:
 		case !known:
 			err = fmt.Errorf("this node has no such GPU: %w", sharing.ErrNotFound)
-		case r.Admin:
-			err = fmt.Errorf("kerf gives no admin access; read kerf-monitor's metrics: %w", sharing.ErrUnsupported)
-		case at.Kind != KindShare:
+		case r.Admin, at.Kind != KindShare:
 		case !r.StatesMemory:
 			err = sharing.Invalid("capacity.requests", "", "state memory, such as memory: 10Gi", "states no memory")
 		case r.Memory == 0 || r.Memory%uint64(sharing.GiB) != 0 || r.Memory > uint64(maxMemory):

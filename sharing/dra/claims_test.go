@@ -5,6 +5,7 @@ package dra
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,7 +144,7 @@ func TestRequestsAreRejected(t *testing.T) {
 	small := claim(uid1, "one", share("gpu", gpuA, 10, 25))
 	percent := share("gpu", gpuA, 80, 25)
 	percent.StatesMemory = false
-	admin := share("gpu", gpuA, 10, 0)
+	admin := share("see", gpuA, 0, 0)
 	admin.Admin = true
 	odd := share("gpu", gpuA, 10, 0)
 	odd.Memory++
@@ -164,7 +165,8 @@ func TestRequestsAreRejected(t *testing.T) {
 		"too much percent together": {pod("a:one"),
 			[]Claim{claim(uid1, "one", share("x", gpuA, 10, 60), share("y", gpuA, 10, 60))}, sharing.ErrInvalid,
 			"120%"},
-		"admin access": {pod("a:one"), []Claim{claim(uid1, "one", admin)}, sharing.ErrUnsupported, "admin access"},
+		"admin access and a share": {pod("a:one"), []Claim{claim(uid1, "one", share("gpu", gpuA, 10, 0), admin)},
+			sharing.ErrUnsupported, "admin access and a GPU"},
 		"an unknown GPU": {pod("a:one"), []Claim{claim(uid1, "one", share("gpu", "GPU-x", 10, 0))}, sharing.ErrNotFound,
 			"no such GPU"},
 		"share and whole GPU": {pod("a:one"), []Claim{claim(uid1, "one", share("x", gpuA, 10, 0), whole("y", gpuB))},
@@ -174,15 +176,10 @@ func TestRequestsAreRejected(t *testing.T) {
 			"differ"},
 		"two MIG instances": {pod("a:one"), []Claim{claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6),
 			instance("y", gpuB, "1g.10gb", 6))}, sharing.ErrUnsupported, "2 MIG instances"},
-		"two containers on a MIG instance": {pod("a:one", "b:one"),
-			[]Claim{claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6))}, sharing.ErrUnsupported,
-			"use a MIG instance"},
 		"a MIG instance by a profile": {pod("a:one"), with(claim(uid1, "one", instance("x", gpuA, "1g.10gb", 6)),
 			config(`,"profile":"large"`)), sharing.ErrInvalid, "profile"},
 		"a MIG instance of no profile": {pod("a:one"), []Claim{claim(uid1, "one", instance("x", gpuA, "1x", 6))},
 			sharing.ErrNotFound, "no such GPU"},
-		"two containers on a whole GPU": {pod("a:one", "b:one"), []Claim{claim(uid1, "one", whole("gpu", gpuA))},
-			sharing.ErrUnsupported, "use 1 whole GPU together"},
 		"a claim that is shared in part": {pod("a:one", "b:one,two"),
 			[]Claim{small, claim(uid2, "two", share("gpu", gpuA, 10, 25))}, sharing.ErrUnsupported, "share a claim"},
 		"less than 1% each": {pod("a:one", "b:one"), []Claim{claim(uid1, "one", share("gpu", gpuA, 10, 1))},
@@ -212,6 +209,61 @@ func TestRequestsAreRejected(t *testing.T) {
 				t.Errorf("got %v, %v", asks, err)
 			}
 		})
+	}
+}
+
+// TestWholeForSeveralContainers: each container that references a whole GPU or a MIG instance has all of it.
+func TestWholeForSeveralContainers(t *testing.T) {
+	for name, result := range map[string]Result{
+		"whole GPU": whole("x", gpuA), "MIG instance": instance("x", gpuA, "1g.10gb", 6),
+	} {
+		asks, err := Requests(pod("a:one", "b:one"), []Claim{claim(uid1, "one", result)}, gpus())
+		if err != nil || len(asks) != 2 {
+			t.Fatalf("%s: %+v, %v", name, asks, err)
+		}
+		for _, a := range asks {
+			if a.Request.Kind == sharing.KindShared || !slices.Equal(a.Advice.GPUs, []sharing.GPUID{gpuA}) ||
+				a.With != "" || a.SharedCap.GPUs != 0 || !slices.Equal(a.Requests, asks[0].Requests) {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
+	}
+}
+
+// TestAdminAccess: a claim gives the GPUs, whatever device of theirs was allocated, and no grant.
+func TestAdminAccess(t *testing.T) {
+	seeA, seeB := whole("see", gpuA), instance("see", gpuB, "1g.10gb", 6)
+	seeA.Admin, seeB.Admin = true, true
+	c := claim(uid1, "one", seeA, seeB)
+	asks, err := Requests(pod("a:one", "b:two"), []Claim{c, claim(uid2, "two", share("gpu", gpuA, 10, 0))}, gpus())
+	if err != nil || len(asks) != 1 || asks[0].Ref.Container != "b" {
+		t.Errorf("%+v, %v", asks, err)
+	}
+	if got := c.ResourceRequests(); len(got) != 0 {
+		t.Errorf("requests %v", got)
+	}
+	for i, want := range []sharing.GPUID{gpuA, gpuB} {
+		if got := c.Results[i].AdminGPUs(gpus()); !slices.Equal(got, []sharing.GPUID{want}) {
+			t.Errorf("result %d: %q", i, got)
+		}
+	}
+	if got := share("gpu", gpuA, 10, 0).AdminGPUs(gpus()); got != nil {
+		t.Errorf("a share gives admin access to %q", got)
+	}
+	all := Result{Request: "all", Device: MonitorDevice, Admin: true}
+	if got := all.AdminGPUs(gpus()); !slices.Equal(got, gpus()) {
+		t.Errorf("the monitor has %q", got)
+	}
+	if err := claim(uid1, "one", all).Check(gpus()); err != nil {
+		t.Error(err)
+	}
+	all.Admin = false
+	if err := claim(uid1, "one", all).Check(gpus()); !errors.Is(err, sharing.ErrInvalid) ||
+		!strings.Contains(err.Error(), "adminAccess: true") {
+		t.Errorf("without admin access: %v", err)
+	}
+	if s := Status(c, nil, gpus(), nil); len(s) != 2 || !s[0].Ready || s[0].Reason != ReasonAdmin || s[0].GPU != gpuA {
+		t.Errorf("status %+v", s)
 	}
 }
 

@@ -20,8 +20,8 @@ type user struct {
 
 // Requests are the requests of the containers of a pod, from the claims that it references. Claims that are not given
 // belong to other drivers. A container's amounts are the sum, per GPU, of the requests that it references. Containers
-// that reference the same requests share one cap: each is given an equal part, and the cap is the sum. An init
-// container uses the grant of a later container.
+// that reference the same requests share one cap: each is given an equal part, and the cap is the sum. Whole GPUs and a
+// MIG instance are given to each of them. An init container uses the grant of a later container.
 //
 // Errors wrap sharing.ErrInvalid or sharing.ErrUnsupported, and name pod, container or claim.
 func Requests(pod sharing.Pod, claims []Claim, gpus []sharing.GPUID) ([]sharing.ContainerRequest, error) {
@@ -81,11 +81,15 @@ func groupsOf(pod sharing.Pod, claims []Claim) ([]group, error) {
 // userOf finds what a container references.
 func userOf(pod sharing.Pod, c sharing.PodContainer, claims []Claim) (user, error) {
 	u := user{container: c}
+	admin := false
 	for _, ref := range c.Claims {
 		claim, ok := claimOf(pod, ref.Name, claims)
 		if !ok {
 			continue
 		}
+		admin = admin || slices.ContainsFunc(claim.Results, func(r Result) bool {
+			return r.Admin && (ref.Request == "" || ref.Request == r.main())
+		})
 		for _, name := range claim.requests() {
 			if ask := sharing.ClaimRequest(claim.UID, name); ref.Request == "" || ref.Request == name {
 				params, err := claim.parametersOf(name)
@@ -106,6 +110,9 @@ func userOf(pod sharing.Pod, c sharing.PodContainer, claims []Claim) (user, erro
 				}
 			}
 		}
+	}
+	if admin && len(u.asks) > 0 {
+		return u, fmt.Errorf("it has admin access and a GPU; give them to two containers: %w", sharing.ErrUnsupported)
 	}
 	sharing.SortResourceRequests(u.asks)
 	return u, nil
@@ -141,9 +148,7 @@ func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.Contai
 	}
 	switch n := len(members); {
 	case n == 1:
-	case total.Kind != sharing.KindShared:
-		return nil, fmt.Errorf("%d containers use %s together; give it to one container: %w", n, total,
-			sharing.ErrUnsupported)
+	case total.Kind != sharing.KindShared: // they have the devices together, and no cap within them
 	case total.Percent > 0 && uint64(total.Percent) < uint64(n*total.GPUs): //nolint:gosec // small
 		return nil, fmt.Errorf("%d containers share %s of compute; request 1%% or more for each: %w", n, total.Percent,
 			sharing.ErrUnsupported)
@@ -156,7 +161,7 @@ func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.Contai
 			Kind: m.container.Kind, Requests: slices.Clone(m.asks), Request: part(total, i, len(members)),
 			Advice: advice, Priority: pod.Priority,
 		}
-		if i > 0 {
+		if i > 0 && total.Kind == sharing.KindShared {
 			ask.With = members[0].container.Name
 		}
 		out = append(out, ask)
@@ -164,10 +169,11 @@ func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.Contai
 	return out, nil
 }
 
-// part is what container i of n gets of a request; all together have the whole. The first has what does not divide.
+// part is what container i of n gets of a request for shares; all together have the whole. The first has what does not
+// divide. Of other requests each container has all.
 func part(total sharing.Request, i, n int) sharing.Request {
 	out := total.Clone()
-	if n == 1 {
+	if n == 1 || total.Kind != sharing.KindShared {
 		return out
 	}
 	gpus := uint64(total.GPUs) //nolint:gosec // 1 to 64

@@ -43,6 +43,7 @@ const (
 	ReasonReserved = "Reserved"
 	ReasonActive   = "Active"
 	ReasonRejected = "Rejected"
+	ReasonAdmin    = "AdminAccess"
 )
 
 // Status is the status of the devices of a claim. The error is why it was rejected; nil if it was prepared.
@@ -56,6 +57,9 @@ func Status(c Claim, grants []Granted, gpus []sharing.GPUID, rejected error) []D
 		switch g, ok := grantOf(r.ResourceRequest(c.UID), gpu, grants); {
 		case rejected != nil:
 			s.Reason, s.Message = ReasonRejected, Sentence(rejected)
+		case r.Admin:
+			s.Ready, s.Reason = true, ReasonAdmin
+			s.Message = fmt.Sprintf("%d GPUs are visible, without a grant.", len(r.AdminGPUs(gpus)))
 		case ok:
 			s.describe(g, gpu)
 		default:

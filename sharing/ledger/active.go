@@ -32,7 +32,7 @@ func (l *Ledger) Activated(id GrantID) error {
 	for _, f := range inForce {
 		page := l.gpus[f.GPU]
 		err := page.alive()
-		if err == nil {
+		if err == nil && l.companions.counts(e, f, true) {
 			err = page.room(page.active, f)
 		}
 		if err != nil {

@@ -120,8 +120,11 @@ const (
 	NotWithdrawn Withdrawal = iota
 	// InitDone: it is of an init container, and the pod's app containers are created.
 	InitDone
-	// PodRemoved: kubelet has forgotten the pod, or none of its containers starts again.
+	// PodRemoved: kubelet has forgotten the pod, or none of its containers starts again. A grant of a ResourceClaim
+	// stays while the claim is prepared, for the next pod.
 	PodRemoved
+	// ClaimEnded: kubelet has unprepared the ResourceClaim. It takes the place of every other reason, and is on record.
+	ClaimEnded
 )
 
 // Work is what is being done with a grant outside of the ledger. Only one thing is done at a time.

@@ -17,7 +17,7 @@ import (
 // names every violation. The agent then grants nothing more.
 func (l *Ledger) Check() error {
 	c := checked{Ledger: l, held: map[sharing.GPURef]sum{}, active: map[sharing.GPURef]sum{},
-		burst: map[sharing.GPURef]sharing.Bytes{}}
+		burst: map[sharing.GPURef]sharing.Bytes{}, counted: map[companionShare]bool{}}
 	for id, e := range l.grants {
 		c.checkIndexed(id, e)
 		c.checkAttachments(e)
@@ -40,7 +40,26 @@ type checked struct {
 	held, active map[sharing.GPURef]sum
 	burst        map[sharing.GPURef]sharing.Bytes
 	// named, attachments, followers, attached and ofPods count what the indexes must have.
-	named, attachments, followers, attached, ofPods int
+	named, attachments, followers, attached, ofPods, companions int
+	// counted has the shares of companions that were added up.
+	counted map[companionShare]bool
+}
+
+// companionShare is a share that several companions have together.
+type companionShare struct {
+	sum, key string
+	share    sharing.Share
+}
+
+// first reports whether a share is to be added up: it is no companion's, or no companion came before with it.
+func (c *checked) first(sum string, e *entry, f sharing.Share) bool {
+	id := companionShare{sum, e.grant.DevicesKey(), f}
+	if id.key == "" {
+		return true
+	}
+	was := c.counted[id]
+	c.counted[id] = true
+	return !was
 }
 
 func (c *checked) breach(format string, args ...any) {
@@ -62,6 +81,12 @@ func (c *checked) checkIndexed(id GrantID, e *entry) {
 		c.followers++
 		if e.grant.With == id || !slices.Contains(c.joined[e.grant.With], e) {
 			c.breach("grant %q is not found by grant %q, whose cap it shares", id, e.grant.With)
+		}
+	}
+	if key := e.grant.DevicesKey(); key != "" {
+		c.companions++
+		if !slices.Contains(c.Ledger.companions[key], e) {
+			c.breach("grant %q is not found by its devices", id)
 		}
 	}
 	if uid := e.grant.Owner.PodUID; uid != "" {
@@ -89,7 +114,9 @@ func (c *checked) checkAmounts(e *entry) {
 			c.breach("grant %q: %w", id, err)
 		}
 		for _, f := range e.inForce() {
-			c.active[f.GPU], _ = c.active[f.GPU].with(f) // within held
+			if c.first("active", e, f) {
+				c.active[f.GPU], _ = c.active[f.GPU].with(f) // within held
+			}
 		}
 	}
 	for gpu, loan := range e.burst {
@@ -100,9 +127,11 @@ func (c *checked) checkAmounts(e *entry) {
 		c.burst[gpu], _ = c.burst[gpu].Add(loan) // compared with a sum that was checked
 	}
 	for _, f := range e.grant.Placement {
-		var err error
-		if c.held[f.GPU], err = c.held[f.GPU].with(f); err != nil {
-			c.breach("gpu %q: %w", f.GPU, err)
+		if c.first("held", e, f) {
+			var err error
+			if c.held[f.GPU], err = c.held[f.GPU].with(f); err != nil {
+				c.breach("gpu %q: %w", f.GPU, err)
+			}
 		}
 		if c.gpus[f.GPU] == nil {
 			c.breach("grant %q is on gpu %q, which has no page", id, f.GPU)
@@ -124,6 +153,12 @@ func (c *checked) checkIndexes() {
 	}
 	for _, all := range c.pods {
 		c.ofPods -= len(all)
+	}
+	for _, all := range c.Ledger.companions {
+		c.companions -= len(all)
+	}
+	if c.companions != 0 {
+		c.breach("%d companions more than are found", c.companions)
 	}
 	if c.ofPods != 0 {
 		c.breach("%d grants of pods more than are found", c.ofPods)

@@ -21,8 +21,9 @@ func (l *Ledger) enter(c Reservation, active *Attachment) error {
 	}
 	e := l.add(c)
 	for _, f := range e.grant.Placement {
-		page := l.page(f.GPU)
-		page.held, _ = page.held.with(f) // checked above; no GPU is twice in a placement
+		if page := l.page(f.GPU); l.companions.counts(e, f, false) {
+			page.held, _ = page.held.with(f) // checked above; no GPU is twice in a placement
+		}
 	}
 	if active != nil {
 		l.setActive(e, *active)
@@ -43,8 +44,9 @@ func (l *Ledger) setActive(e *entry, a Attachment) {
 		l.containers[a.ContainerID] = e.grant.ID
 	}
 	for _, f := range e.inForce() {
-		page := l.gpus[f.GPU]
-		page.active, _ = page.active.with(f) // active <= held, which does not wrap
+		if page := l.gpus[f.GPU]; l.companions.counts(e, f, true) {
+			page.active, _ = page.active.with(f) // active <= held, which does not wrap
+		}
 	}
 }
 
@@ -54,8 +56,9 @@ func (l *Ledger) clearActive(e *entry) {
 	delete(l.cgroups, e.active.Cgroup)
 	delete(l.containers, e.active.ContainerID)
 	for _, f := range e.inForce() {
-		page := l.gpus[f.GPU]
-		page.active = page.active.without(f)
+		if page := l.gpus[f.GPU]; l.companions.counts(e, f, true) {
+			page.active = page.active.without(f)
+		}
 	}
 	for id, burstNow := range e.burst {
 		page := l.gpus[id]
@@ -71,7 +74,9 @@ func (l *Ledger) drop(e *entry) {
 	l.remove(e)
 	for _, f := range e.grant.Placement {
 		page := l.gpus[f.GPU]
-		page.held = page.held.without(f)
+		if l.companions.counts(e, f, false) {
+			page.held = page.held.without(f)
+		}
 		page.relieve()
 		l.tidy(f.GPU)
 	}

@@ -24,7 +24,8 @@ type index struct {
 	// pods has, for each pod with grants, exactly these, by ID.
 	pods map[string][]*entry
 	// joined has, for each grant whose cap others share, exactly these others.
-	joined map[GrantID][]*entry
+	joined     map[GrantID][]*entry
+	companions companions
 	// order has the grants by id. seen is what Grants returned last, nil once that is no longer true.
 	order []*entry
 	seen  []Grant
@@ -218,6 +219,7 @@ func (x *index) add(c Reservation) *entry {
 	if c.With != "" {
 		x.joined[c.With] = append(x.joined[c.With], e)
 	}
+	x.companions.add(e)
 	x.touch(e)
 	return e
 }
@@ -234,6 +236,7 @@ func (x *index) remove(e *entry) {
 	}
 	without(x.pods, e.grant.Owner.PodUID, e)
 	without(x.joined, e.grant.With, e)
+	without(x.companions, e.grant.DevicesKey(), e)
 }
 
 // without removes an entry from the list of a key. A list that becomes empty goes.

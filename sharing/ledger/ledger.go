@@ -70,7 +70,8 @@ type Reservation struct {
 	Terms
 }
 
-// Terms are properties of a grant that the ledger stores but does not use.
+// Terms are properties of a grant that the ledger stores but does not use. Only Requests say which grants have the same
+// devices together, see DevicesKey: they never change.
 type Terms struct {
 	// Level is the enforcement level that the grant has, and LevelReason says why it is not stronger.
 	Level       sharing.Level
@@ -195,6 +196,7 @@ func New() *Ledger {
 	return &Ledger{
 		pages: pages{gpus: map[sharing.GPURef]*gpu{}},
 		index: index{grants: map[GrantID]*entry{}, names: map[string]GrantID{}, cgroups: map[string]GrantID{},
-			containers: map[string]GrantID{}, pods: map[string][]*entry{}, joined: map[GrantID][]*entry{}},
+			containers: map[string]GrantID{}, pods: map[string][]*entry{}, joined: map[GrantID][]*entry{},
+			companions: companions{}},
 	}
 }

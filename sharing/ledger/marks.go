@@ -9,9 +9,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Withdraw says that a grant ends once nothing uses it. It is the caller's to release it then.
+// Withdraw says that a grant ends once nothing uses it. It is the caller's to release it then. The first reason stays,
+// unless ClaimEnded follows.
 func (x *index) Withdraw(id GrantID, why Withdrawal) {
-	if e, ok := x.grants[id]; ok && e.withdrawn == NotWithdrawn {
+	if e, ok := x.grants[id]; ok && (e.withdrawn == NotWithdrawn || why == ClaimEnded) {
 		x.touch(e)
 		e.withdrawn = why
 	}

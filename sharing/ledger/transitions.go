@@ -20,27 +20,39 @@ import (
 //   - ErrStale for a GPU whose capacity has changed.
 //   - ErrExhausted for a GPU without enough free capacity.
 //
-// For a grant with a shared cap, ErrNotFound means that the other grant is unknown. ErrInvalid means that the other
+// A grant that has the devices of another, see DevicesKey, needs no capacity. For a grant with a shared cap, ErrNotFound means that the other grant is unknown. ErrInvalid means that the other
 // one has another pod, other GPUs, or itself uses another's cap.
 func (l *Ledger) Reserve(c Reservation) error {
 	if err := l.checkIdentity(c); err != nil {
 		return fmt.Errorf("grant %q: %w", c.ID, err)
 	}
-	if err := l.checkPlacement(c); err != nil {
-		return fmt.Errorf("grant %q: %w", c.ID, err)
+	check := l.checkNew
+	if l.companions.have(c) {
+		check = l.checkCompanion
 	}
-	if err := l.checkWith(c); err != nil {
+	if err := check(c); err != nil {
 		return fmt.Errorf("grant %q: %w", c.ID, err)
-	}
-	for _, f := range c.Placement {
-		if err := l.checkRoom(f); err != nil {
-			return fmt.Errorf("grant %q: gpu %q: %w", c.ID, f.GPU, err)
-		}
 	}
 	if err := l.enter(c, nil); err != nil {
 		return err
 	}
 	l.grants[c.ID].fresh = c.Owner.Pod()
+	return nil
+}
+
+// checkNew checks a grant that takes capacity of its GPUs.
+func (l *Ledger) checkNew(c Reservation) error {
+	if err := l.checkPlacement(c); err != nil {
+		return err
+	}
+	if err := l.checkWith(c); err != nil {
+		return err
+	}
+	for _, f := range c.Placement {
+		if err := l.checkRoom(f); err != nil {
+			return fmt.Errorf("gpu %q: %w", f.GPU, err)
+		}
+	}
 	return nil
 }
 

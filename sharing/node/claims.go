@@ -18,7 +18,7 @@ func (r *Runtime) EndClaims(uids []string) error {
 			if slices.ContainsFunc(g.Requests, func(a sharing.ResourceRequest) bool {
 				return a.Claim != "" && slices.Contains(uids, a.ClaimUID())
 			}) {
-				l.Withdraw(g.ID, ledger.PodRemoved)
+				l.Withdraw(g.ID, ledger.ClaimEnded)
 			}
 		}
 		return nil

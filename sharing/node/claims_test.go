@@ -33,6 +33,15 @@ func admitted(ask sharing.ContainerRequest) sharing.ContainerRequest {
 	return sharing.ContainerRequest{Ref: ask.Ref, Kind: ask.Kind, Requests: ask.Requests, ExistingOnly: true}
 }
 
+// unprepared requires that nothing is left once kubelet has unprepared a claim.
+func (b *bench) unprepared(uid string) {
+	b.t.Helper()
+	if err := b.EndClaims([]string{uid}); err != nil {
+		b.t.Fatal(err)
+	}
+	b.gone()
+}
+
 // TestClaim has the grant of a claim from its preparation to its end, with a restart of the agent at each step.
 func TestClaim(t *testing.T) {
 	b := newPodBench(t)
@@ -99,7 +108,7 @@ func TestClaimsAreRefused(t *testing.T) {
 	b.reserved(ask)
 	second := b.claimed("q", "main", claimUID, sharing.ContainerApp, 10*sharing.GiB, 0)
 	_, err = b.Inject(t.Context(), admitted(second), b.newID())
-	refused(t, err, sharing.ErrInvalid, "pod ns/p has the ResourceClaim; give each pod its own claim")
+	refused(t, err, sharing.ErrUnavailable, "pod ns/p has the ResourceClaim and has not ended; delete it, or give each")
 	more := admitted(ask)
 	more.Requests = append(more.Requests, sharing.ClaimRequest(otherUID, claimName))
 	_, err = b.Inject(t.Context(), more, b.newID())
@@ -115,8 +124,8 @@ func TestClaimsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.remove()
-	b.gone("p")
-	// kubelet does not prepare the claim again for the second pod.
+	b.unprepared(claimUID)
+	// kubelet does not start the second pod before it has prepared the claim again.
 	_, err = b.Inject(t.Context(), admitted(second), b.newID())
 	refused(t, err, sharing.ErrInvalid, "no grant of pod ns/q has its ResourceClaim")
 }
@@ -136,7 +145,7 @@ func TestClaimOfAnInitContainer(t *testing.T) {
 		t.Errorf("%d grants", v.Grants)
 	}
 	main.remove()
-	b.gone("p")
+	b.unprepared(claimUID)
 }
 
 // TestClaimOfTwoContainers: they share one cap, which libkerf enforces.
@@ -169,5 +178,5 @@ func TestClaimOfTwoContainers(t *testing.T) {
 	g.active(s, side)
 	main.remove()
 	side.remove()
-	g.gone("p")
+	g.unprepared(claimUID)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
 
 // One pod from its sandbox to its end: reserved, injected, activated, restarted in place, forgotten.
@@ -62,7 +63,7 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 		s.Grants[0].Level != sharing.LevelDriver {
 		t.Errorf("state %+v", s.Grants)
 	}
-	if got := b.GrantOwners(); len(got) != 1 || len(got[gpu]) != 1 || got[gpu][0] != ask.Ref {
+	if got := place.ContainersOn(b.Store.Grants()); len(got) != 1 || len(got[gpu]) != 1 || got[gpu][0] != ask.Ref {
 		t.Errorf("holders %+v", got)
 	}
 	if got := containersOf(b.PodGrants()); !slices.Equal(got, []string{"p/main"}) {

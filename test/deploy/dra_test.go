@@ -24,7 +24,7 @@ func TestClaimTemplates(t *testing.T) {
 		}
 	}
 	var pods []*corev1.Pod
-	for _, file := range []string{"share.yaml", "templates.yaml"} {
+	for _, file := range []string{"share.yaml", "templates.yaml", "monitoring.yaml"} {
 		for _, doc := range documents(t, filepath.Join(root, "deploy/dra", file)) {
 			switch o := decode(t, file, doc).(type) {
 			case *corev1.Pod:
@@ -35,7 +35,7 @@ func TestClaimTemplates(t *testing.T) {
 			}
 		}
 	}
-	if len(templates) < 9 || len(pods) != 1 || len(classes) < 3 {
+	if len(templates) < 10 || len(pods) != 1 || len(classes) < 3 {
 		t.Fatalf("templates %v, %d pods, classes %v", templates, len(pods), classes)
 	}
 	for _, c := range pods[0].Spec.ResourceClaims {

@@ -72,7 +72,7 @@ func beginWithDRA(t *testing.T) *testCase {
 	return e
 }
 
-// devicesOfNode are the devices in the ResourceSlices of the node.
+// devicesOfNode are the devices in the ResourceSlices of the node, without the one for admin access.
 func (e *testCase) devicesOfNode() (out []resourceapi.Device, err error) {
 	list, err := e.client.ResourceV1().ResourceSlices().List(background(), metav1.ListOptions{
 		FieldSelector: "spec.driver=" + draDriver + ",spec.nodeName=" + e.node.env["NODE_NAME"]})
@@ -82,7 +82,7 @@ func (e *testCase) devicesOfNode() (out []resourceapi.Device, err error) {
 	for _, s := range list.Items {
 		out = append(out, s.Spec.Devices...)
 	}
-	return out, nil
+	return slices.DeleteFunc(out, func(d resourceapi.Device) bool { return d.Name == "monitor" }), nil
 }
 
 // waitForSlices waits until so many GPUs are published, each by itself and for shares, and none is left to the device

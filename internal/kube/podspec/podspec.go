@@ -20,6 +20,7 @@ func Convert(p *corev1.Pod) sharing.Pod {
 	out := sharing.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
 		Annotations: ours(p.Annotations), Labels: p.Labels, Terminal: Terminal(p), Claims: podClaims(p),
+		Strong: strong(p),
 	}
 	if out.Node != "" { // its annotations may be those of an earlier version
 		out.Annotations = sharing.CurrentAnnotations(out.Annotations)

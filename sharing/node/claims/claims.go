@@ -206,11 +206,12 @@ func (p *Preparer) Unprepare(uids []string) error {
 	return p.Write(p.prepared(nil))
 }
 
-// prepared are the requests of all claims with a grant that has not been withdrawn, and more.
+// prepared are the requests of all claims that have a grant and are not unprepared, and more. The grant may be that of
+// a pod that ended: kubelet keeps a claim prepared for the next pod.
 func (p *Preparer) prepared(more []sharing.ResourceRequest) []sharing.ResourceRequest {
 	out := slices.Clone(more)
 	for _, g := range p.Node.Grants() {
-		if g.Withdrawn == ledger.NotWithdrawn && sharing.OfClaims(g.Requests) {
+		if g.Withdrawn != ledger.ClaimEnded && sharing.OfClaims(g.Requests) {
 			out = append(out, g.Requests...)
 		}
 	}

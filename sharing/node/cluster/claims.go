@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/dra"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/assigned"
 	"github.com/kerf-gpu/kerf/sharing/node/claims"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
@@ -119,6 +120,17 @@ func (f *claimFront) GPUs() []sharing.GPUID {
 		}
 	}
 	return out
+}
+
+// permitsPrivileged returns whether the profile of claims lets their pods have privileged containers.
+func permitsPrivileged(r *node.Runtime) func(requests []sharing.ResourceRequest) bool {
+	return func(requests []sharing.ResourceRequest) bool {
+		config := r.Settings().Config()
+		return slices.ContainsFunc(r.Store.Grants(), func(g ledger.Grant) bool {
+			p, known := config.Profile(g.Request.Profile)
+			return known && p.AllowPrivileged && slices.Equal(g.Requests, requests)
+		})
+	}
 }
 
 // serve serves ResourceClaims until ctx ends, from the moment that a pool, GPU or grant needs it. After a failure

@@ -8,15 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// othersEvery is how often kubelet is asked what other device plugins hand out.
+// othersEvery is how often the agent reads what other device plugins and DRA drivers hand out.
 const othersEvery = 10 * time.Second
 
 // overlap says which GPUs another device plugin also advertises, and why nothing new is granted on them: two plugins
@@ -36,23 +38,43 @@ func overlap(others map[string][]string, gpus []sharing.GPU) map[sharing.GPUID]s
 	return out
 }
 
-// followOthers keeps new grants off the GPUs that another device plugin hands out, until ctx ends. The node's other
-// GPUs are shared as ever. What cannot be asked changes nothing.
+// claimedBy adds the GPUs that another DRA driver has prepared for pods, and why nothing new is granted on them.
+func claimedBy(others []cdi.Claimed, gpus []sharing.GPU, out map[sharing.GPUID]string) {
+	for _, c := range others {
+		for _, g := range gpus {
+			if _, said := out[g.UUID]; !said && c.Gives(g) {
+				out[g.UUID] = fmt.Sprintf("another DRA driver has given it to a pod as %s; end the pod, or take the GPU, "+
+					"or the node, from one of both", c.Kind)
+			}
+		}
+	}
+}
+
+// followOthers keeps new grants off the GPUs that another device plugin hands out, or another DRA driver has prepared,
+// until ctx ends. The node's other GPUs are shared as ever. What cannot be read changes nothing.
 func (k *Kubernetes) followOthers(ctx context.Context) {
-	for failed := false; ; {
-		others, err := k.kubelet.Others(ctx)
+	dirs := filepath.SplitList(k.Options.Containers.CDISources)
+	for failed, plugins := false, true; ; {
+		others, err := map[string][]string(nil), error(nil)
+		if plugins {
+			others, err = k.kubelet.Others(ctx)
+		}
 		if errors.Is(err, sharing.ErrUnsupported) {
+			plugins = false
 			k.Log.Warn(
 				"failed to read devices of other device plugins from kubelet; keep them off the GPUs of this node",
 				"error", err.Error())
-			return
+			err = nil
 		}
-		if err != nil && !failed && ctx.Err() == nil {
-			k.Log.Warn("failed to read devices of other device plugins from kubelet, will retry", "error",
-				err.Error())
+		claimed, unread := cdi.ClaimedByOthers(dirs)
+		if err = errors.Join(err, unread); err != nil && !failed && ctx.Err() == nil {
+			k.Log.Warn("failed to read what other drivers hand out, will retry", "error", err.Error())
 		}
 		if failed = err != nil; !failed {
-			k.cordons.overlap(overlap(others, k.Runtime.Inventory()))
+			gpus := k.Runtime.Inventory()
+			all := overlap(others, gpus)
+			claimedBy(claimed, gpus, all)
+			k.cordons.overlap(all)
 		}
 		if !sleep.For(ctx, othersEvery) {
 			return

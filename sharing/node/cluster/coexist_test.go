@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -39,6 +40,21 @@ func TestOverlap(t *testing.T) {
 		if d := cmp.Diff(tt.want, overlap(tt.others, gpus)); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
+	}
+}
+
+// TestClaimedBy: a GPU that another DRA driver prepared is closed until the claim's spec is gone. What a device plugin
+// says comes first.
+func TestClaimedBy(t *testing.T) {
+	gpus := []sharing.GPU{{UUID: "GPU-aa", Minor: 0},
+		{UUID: "GPU-bb", Minor: 1}, {UUID: "GPU-cc", Minor: 2}}
+	got := map[sharing.GPUID]string{"GPU-aa": "a plugin"}
+	one := cdi.Claimed{Kind: "k8s.gpu.nvidia.com/claim", Paths: []string{"/dev/nvidia0", "/dev/nvidia1"}}
+	claimedBy([]cdi.Claimed{one}, gpus, got)
+	want := map[sharing.GPUID]string{"GPU-aa": "a plugin", "GPU-bb": "another DRA driver has given it to a pod as " +
+		"k8s.gpu.nvidia.com/claim; end the pod, or take the GPU, or the node, from one of both"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
@@ -85,6 +86,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
 		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths,
 			Namespaces: k.api},
+		Baseline:  nri.Baseline{Namespaces: k.api, Permitted: permitsPrivileged(a.Runtime)},
 		Missed:    missed.tell,
 		Condition: func(why string) { a.Runtime.Conditions.Set(conditions.NRI, why) },
 	})
@@ -190,7 +192,7 @@ func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
 		text = fmt.Sprintf("cannot advertise GPUs to kubelet: %v", err)
 	}
 	k.Runtime.Conditions.Set(conditions.Inventory, text)
-	k.plugin.SetOwners(k.Runtime.GrantOwners())
+	k.plugin.SetOwners(place.ContainersOn(k.Runtime.Store.Grants()))
 }
 
 // Unregistered says which resources kubelet does not offer yet: it refuses for good the pods that request them.

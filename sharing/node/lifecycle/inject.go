@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -129,11 +127,11 @@ func (r *Injector) bind(l *ledger.Ledger, ask sharing.ContainerRequest, containe
 }
 
 // endInitGrants drops the grants of a pod's init containers: they have run once an app container is made. One
-// whose attachment has not ended yet is dropped when it has.
+// whose attachment has not ended yet is dropped when it has. That of a ResourceClaim stays while it is prepared.
 func (r *Injector) endInitGrants(l *ledger.Ledger, podUID string) error {
 	for _, id := range l.ByPod(podUID) {
 		g, _ := l.Get(id)
-		if g.Kind != sharing.ContainerInit {
+		if g.Kind != sharing.ContainerInit || sharing.OfClaims(g.Requests) {
 			continue
 		}
 		if g.Work != ledger.NoWork || g.Active != nil {
@@ -185,20 +183,9 @@ func (r *Injector) injectionOf(l store.Reader, id ledger.GrantID) (sharing.Injec
 	if err != nil {
 		return sharing.Injection{}, err
 	}
-	in.Env, in.Mounts = injectedEnv(id, in.Placement, in.Level), more.Mounts
+	in.Env, in.Mounts = place.Env(id, in.Placement, in.Level), more.Mounts
 	maps.Copy(in.Env, more.Env)
 	return in, nil
-}
-
-func injectedEnv(id ledger.GrantID, p sharing.Placement, level sharing.Level) map[string]string {
-	memory, percent := p.Total()
-	return map[string]string{
-		"KERF_GRANT":        string(id),
-		"KERF_GPUS":         strings.Join(p.GPUs(), ","),
-		"KERF_MEMORY_BYTES": strconv.FormatUint(uint64(memory), 10),
-		"KERF_PERCENT":      strconv.FormatUint(uint64(percent), 10),
-		"KERF_LEVEL":        level.String(),
-	}
 }
 
 // byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant

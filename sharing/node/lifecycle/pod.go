@@ -29,7 +29,7 @@ import (
 func (r *Reserver) ReservePod(ctx context.Context, asks []sharing.ContainerRequest) error {
 	made, start := 0, time.Now()
 	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unreserved(asks) }, func() (err error) {
-		asks := inOrder(asks)
+		asks := place.InOrder(asks)
 		return r.Store.UpdateLater(func(l *ledger.Ledger) (err error) {
 			made, err = r.reservePod(l, asks)
 			return err
@@ -63,29 +63,6 @@ func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []shari
 			r.at(func(at *place.Node) { missing = at.Recall(needs(at), inUse) })
 			return missing
 		})
-}
-
-// inOrder sorts containers that run at the same time first, and among them those with another's cap last. The larger
-// init containers follow, so that a later one finds a grant that it may use.
-func inOrder(asks []sharing.ContainerRequest) []sharing.ContainerRequest {
-	asks = slices.Clone(asks)
-	rank := func(a sharing.ContainerRequest) int {
-		switch {
-		case a.Kind == sharing.ContainerInit:
-			return 2
-		case a.With != "":
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(asks, func(a, b sharing.ContainerRequest) int {
-		x, y := a.Request, b.Request
-		if a.Kind != sharing.ContainerInit || b.Kind != sharing.ContainerInit {
-			return rank(a) - rank(b)
-		}
-		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.Memory, x.Memory), cmp.Compare(y.Percent, x.Percent))
-	})
-	return asks
 }
 
 func (r *Reserver) reservePod(l *ledger.Ledger, asks []sharing.ContainerRequest) (int, error) {
@@ -122,13 +99,13 @@ func (r *Reserver) reservePod(l *ledger.Ledger, asks []sharing.ContainerRequest)
 func (r *Reserver) grantFor(l *ledger.Ledger, ask sharing.ContainerRequest) (id ledger.GrantID, part sharing.Placement,
 	isNew bool, err error) {
 	if ask.ExistingOnly && sharing.OfClaims(ask.Requests) {
-		id, err = place.ClaimGrant(l, ask)
-		return id, nil, false, err
+		id, isNew, err = claimGrant(r, l, ask)
+		return id, nil, isNew, err
 	}
 	if g, ok := l.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
 		switch {
 		case slices.Equal(g.Requests, ask.Requests) && place.SharesAs(l, g, ask):
-			l.CancelWithdrawal(g.ID, ledger.InitDone, ledger.PodRemoved)
+			l.CancelWithdrawal(g.ID, ledger.InitDone, ledger.PodRemoved, ledger.ClaimEnded)
 			l.SetTerms(g.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
 			return g.ID, nil, false, r.moveNear(l, g, ask)
 		case g.Work != ledger.NoWork || g.Active != nil:
@@ -148,6 +125,10 @@ func (r *Reserver) grantFor(l *ledger.Ledger, ask sharing.ContainerRequest) (id 
 	}
 	if ask.With != "" {
 		id, err := r.reserveWith(l, ask)
+		return id, nil, err == nil, err
+	}
+	if g, ok := ledger.CompanionOf(ask.Requests, l.Grants()); ok {
+		id, err = reserveCompanion(r, l, g, ask)
 		return id, nil, err == nil, err
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
@@ -222,14 +203,7 @@ func keepPod(l *ledger.Ledger, uid string) {
 
 // PodGrants names every container that a pod's grant is held for, for who asks whether the pods still are.
 func (r *Reserver) PodGrants() []sharing.ContainerRef {
-	var out []sharing.ContainerRef
-	for _, g := range r.Store.Grants() {
-		if o := g.Owner; o.Pod() {
-			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName,
-				Container: o.Container})
-		}
-	}
-	return out
+	return place.PodContainers(r.Store.Grants())
 }
 
 // KnownPods is PodGrants, and one container of each pod that waits for room.
@@ -237,22 +211,6 @@ func (r *Reserver) KnownPods() []sharing.ContainerRef {
 	out := r.PodGrants()
 	for _, p := range r.Unplaced.List() {
 		out = append(out, p.Ref)
-	}
-	return out
-}
-
-// GrantOwners names, for each GPU, the containers of pods with a share of it.
-func (r *Reserver) GrantOwners() map[sharing.GPURef][]sharing.ContainerRef {
-	out := map[sharing.GPURef][]sharing.ContainerRef{}
-	for _, g := range r.Store.Grants() {
-		o := g.Owner
-		if !o.Pod() {
-			continue
-		}
-		for _, f := range g.Placement {
-			out[f.GPU] = append(out[f.GPU], sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace,
-				Pod: o.PodName, Container: o.Container})
-		}
 	}
 	return out
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
@@ -299,7 +300,7 @@ func (r *Releaser) dropForgotten() (dropped, pods bool) {
 func (r *Releaser) forgotten(l store.Reader, g ledger.Grant) bool {
 	switch {
 	case g.Owner.Pod():
-		return g.Withdrawn != ledger.NotWithdrawn && !SharedCapUsed(l, g)
+		return g.Withdrawn != ledger.NotWithdrawn && !SharedCapUsed(l, g) && !place.KeptForClaim(l.Grants(), g)
 	case !g.Until.IsZero():
 		return time.Now().After(g.Until)
 	}

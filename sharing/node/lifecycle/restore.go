@@ -104,7 +104,13 @@ func (r *Finder) restoreGrant(l *ledger.Ledger, rec record.Grant) error {
 	if a.Cgroup == "" && !c.Owner.Pod() {
 		return nil
 	}
-	return r.adopt(l, c, a)
+	if err := r.adopt(l, c, a); err != nil {
+		return err
+	}
+	if rec.ClaimEnded {
+		l.Withdraw(c.ID, ledger.ClaimEnded)
+	}
+	return nil
 }
 
 // adopt adds a grant as a fact, with its attachment, which is enforced if it has a cgroup. The next reconcile ends

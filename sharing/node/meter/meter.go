@@ -140,10 +140,19 @@ func (m *Meter) Measure(ctx context.Context) {
 	m.opt.Watcher.See(ctx, s)
 	m.reportUnattributed(ctx, s, v)
 	var looks []usage.Observation
+	together := map[string]int{}
+	for _, g := range v.Grants {
+		together[g.DevicesKey()]++
+	}
 	for _, g := range v.Grants {
 		m.remember(g)
 		for _, f := range g.Placement {
-			looks = append(looks, look(g, f, gpus[f.GPU], s, busy[f.GPU], watts[f.GPU]))
+			one := look(g, f, gpus[f.GPU], s, busy[f.GPU], watts[f.GPU])
+			if key := g.DevicesKey(); key != "" { // each has an equal part of what they have together
+				one.Share /= float64(together[key])
+				one.Granted /= sharing.Bytes(together[key]) //nolint:gosec // at least 1
+			}
+			looks = append(looks, one)
 		}
 	}
 	m.write(m.sums.Step(now, looks))

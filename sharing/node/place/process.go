@@ -114,10 +114,13 @@ func (n *Node) withinQuota(uid uint32, memory sharing.Bytes) error {
 // the grants that were added are checked.
 func PermitPod(c config.Config, grants []ledger.Grant, uid string, added []ledger.GrantID) error {
 	totals, check := map[string]sharing.Bytes{}, map[string]bool{}
+	counted := map[string]bool{} // devices that several containers have together
 	for _, g := range grants {
-		if g.Owner.PodUID != uid {
+		key := g.DevicesKey()
+		if g.Owner.PodUID != uid || counted[key] {
 			continue
 		}
+		counted[key] = key != ""
 		profile := g.Request.Profile
 		memory, _ := g.Placement.Total()
 		sum, err := totals[profile].Add(memory)

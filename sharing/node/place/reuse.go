@@ -77,6 +77,10 @@ func (n *Node) Unreserved(asks []sharing.ContainerRequest) []sharing.Request {
 			return o.Pod() && o.PodUID == a.Ref.PodUID && o.Container == a.Ref.Container
 		})
 		covered, request := a.With != "", a.Request // with what it shares
+		covered = covered || a.Request.Kind != sharing.KindShared && sharing.OfClaims(a.Requests) &&
+			slices.ContainsFunc(asks[:i], func(b sharing.ContainerRequest) bool {
+				return slices.Equal(a.Requests, b.Requests) // one device for both
+			})
 		covered = covered || a.ExistingOnly && sharing.OfClaims(a.Requests)
 		if a.SharedCap.GPUs > 0 {
 			request = a.SharedCap

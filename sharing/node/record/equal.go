@@ -14,8 +14,8 @@ func (g Grant) equal(o Grant) bool {
 		g.MPSDomain == o.MPSDomain &&
 		g.Whole == o.Whole && g.Recovered == o.Recovered && g.Namespace == o.Namespace && g.PodName == o.PodName &&
 		g.Kind == o.Kind &&
-		g.Priority == o.Priority && g.With == o.With && g.Cgroup == o.Cgroup && g.Inode == o.Inode &&
-		slices.Equal(g.Requests, o.Requests) && slices.Equal(g.Claims, o.Claims) &&
+		g.Priority == o.Priority && g.With == o.With && g.ClaimEnded == o.ClaimEnded && g.Cgroup == o.Cgroup &&
+		g.Inode == o.Inode && slices.Equal(g.Requests, o.Requests) && slices.Equal(g.Claims, o.Claims) &&
 		same(g.Use, o.Use, Use.equal) && equalFragments(g.Shares, o.Shares)
 }
 

@@ -94,6 +94,8 @@ type Grant struct {
 	// Use is the container instance that has the grant, or is about to.
 	Use    *Use    `json:"use,omitempty"`
 	Shares []Share `json:"fragments"`
+	// ClaimEnded is true once kubelet has unprepared the ResourceClaim of the grant.
+	ClaimEnded bool `json:"claim_ended,omitempty"`
 }
 
 // Use is one container instance's use of a grant.

@@ -166,7 +166,9 @@ func (s *Store) record() record.Record {
 	rec := record.Record{BootID: s.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
 	for _, g := range grants {
 		if a := g.Current(); a.Cgroup != "" || g.Owner.Pod() {
-			rec.Grants = append(rec.Grants, Recorded(g.Reservation, a))
+			one := Recorded(g.Reservation, a)
+			one.ClaimEnded = g.Withdrawn == ledger.ClaimEnded
+			rec.Grants = append(rec.Grants, one)
 		}
 	}
 	return rec
