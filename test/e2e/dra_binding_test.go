@@ -177,6 +177,11 @@ func TestDRABinding(t *testing.T) {
 	for _, p := range []*pod{first, second, third} {
 		p.delete()
 	}
+	for i, gpu := range gpus[:2] { // which leave MIG mode for a share
+		name := fmt.Sprint("share", i)
+		e.template(name, "4Gi", gpu.UUID)
+		e.create(byClaim(name, name, hold)).running()
+	}
 	eventually(e, "the end of all assignments", func() error {
 		r := e.kubectl("", "get", "gpunode", e.node.env["NODE_NAME"], "-o", "jsonpath={.spec.assignedClaims[*].name}")
 		if r.err != nil || r.out != "" {
