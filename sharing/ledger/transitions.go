@@ -20,8 +20,9 @@ import (
 //   - ErrStale for a GPU whose capacity has changed.
 //   - ErrExhausted for a GPU without enough free capacity.
 //
-// A grant that has the devices of another, see DevicesKey, needs no capacity. For a grant with a shared cap, ErrNotFound means that the other grant is unknown. ErrInvalid means that the other
-// one has another pod, other GPUs, or itself uses another's cap.
+// A grant that has the devices of another, see DevicesKey, needs no capacity. For a grant with a shared cap,
+// ErrNotFound means that the other grant is unknown. ErrInvalid means that the other one has another pod, other GPUs,
+// or itself uses another's cap.
 func (l *Ledger) Reserve(c Reservation) error {
 	if err := l.checkIdentity(c); err != nil {
 		return fmt.Errorf("grant %q: %w", c.ID, err)
