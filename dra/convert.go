@@ -13,8 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/dra"
 )
 
-// Resources are the ResourceSlices of a node: first the counter sets, which a slice of devices cannot have, then the
-// devices in their order, and last the one for admin access.
+// Resources are the ResourceSlices of a node: first the counter sets, then the devices in their order, and last the
+// one for admin access. A slice cannot have both counter sets and devices.
 func Resources(node string, devices []dra.Device) resourceslice.DriverResources {
 	pool := resourceslice.Pool{}
 	for _, sets := range dra.CounterSets(devices) {

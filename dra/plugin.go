@@ -61,7 +61,7 @@ type Options struct {
 	Grants func() ([]dra.Granted, []sharing.GPUID)
 	// Condition receives why the plugin does not serve, and nil once it does. It may be called with a lock held.
 	Condition func(error)
-	// Answered is called with the time that each call of Prepare took; nil for nobody.
+	// Answered is called with the time that each call of Prepare took. It may be nil.
 	Answered func(took time.Duration)
 	Now      func() time.Time
 }

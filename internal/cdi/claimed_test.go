@@ -12,7 +12,7 @@ import (
 )
 
 // TestClaimedByOthers: the spec of a prepared claim names the GPU by its file or its UUID. Kerf's own specs and those of
-// devices that nobody has prepared name none.
+// devices that are not prepared name none.
 func TestClaimedByOthers(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -94,8 +94,8 @@ func consumed(capacity structured.ConsumedCapacity, name resourceapi.QualifiedNa
 	return uint64(max(0, q.Value()))
 }
 
-// devices are those of Kerf that the pod's claims would get on a node, and how many better alternatives of its requests
-// are not to be had there. There are none if the allocation fails.
+// devices are those of Kerf that the pod's claims would get on a node. rank is how many better alternatives of its
+// requests the node cannot give. There are none if the allocation fails.
 func (c *claimCycle) devices(ctx context.Context, node *corev1.Node) (out []dra.Result, rank int) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()

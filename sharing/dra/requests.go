@@ -148,7 +148,7 @@ func (g group) requests(pod sharing.Pod, gpus []sharing.GPUID) ([]sharing.Contai
 	}
 	switch n := len(members); {
 	case n == 1:
-	case total.Kind != sharing.KindShared: // they have the devices together, and no cap within them
+	case total.Kind != sharing.KindShared: // They have the devices together, and no cap within them.
 	case total.Percent > 0 && uint64(total.Percent) < uint64(n*total.GPUs): //nolint:gosec // small
 		return nil, fmt.Errorf("%d containers share %s of compute; request 1%% or more for each: %w", n, total.Percent,
 			sharing.ErrUnsupported)

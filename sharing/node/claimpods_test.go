@@ -26,7 +26,7 @@ func TestWholeGPUOfSeveralPods(t *testing.T) {
 	main, side, second := b.wholeClaim("p", "main"), b.wholeClaim("p", "side"), b.wholeClaim("q", "main")
 	b.reserved(main, side)
 	first, helper := b.run(admitted(main)), b.run(admitted(side))
-	other := b.run(admitted(second)) // kubelet does not prepare again
+	other := b.run(admitted(second)) // Kubelet does not prepare again.
 	for _, c := range []*container{first, helper, other} {
 		g := b.active(c.ask, c)
 		if g.Level != sharing.LevelExclusive || !g.Placement[0].Whole || g.Placement[0].GPU != id || g.SharedCap != nil {
@@ -45,7 +45,7 @@ func TestWholeGPUOfSeveralPods(t *testing.T) {
 		b.check()
 	}
 	booked(3)
-	b.start() // the checkpoint has all of them
+	b.start() // The checkpoint has all of them.
 	booked(3)
 	first.remove()
 	helper.remove()
@@ -89,7 +89,7 @@ func TestShareOfTheNextPod(t *testing.T) {
 	}
 	refuse()
 	g.PodRemoved("uid-p")
-	refuse() // its process runs
+	refuse() // Its process runs.
 	main.remove()
 	g.eventually("its container has ended", func() bool {
 		g.Reconcile(t.Context())
@@ -102,7 +102,7 @@ func TestShareOfTheNextPod(t *testing.T) {
 		g.Reconcile(t.Context())
 		return g.grant(init).Active == nil
 	})
-	work := g.run(next) // takes over from the init container of its pod
+	work := g.run(next) // It takes over from the init container of its pod.
 	if work.in.Env["KERF_MEMORY_BYTES"] != "10737418240" || work.in.Env["KERF_PERCENT"] != "30" {
 		t.Errorf("it gets %v", work.in.Env)
 	}

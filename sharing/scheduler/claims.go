@@ -31,7 +31,7 @@ type ClaimPlacement struct {
 const rankToll = int64(1) << 54
 
 // ScoreClaims is the score of a pod with ResourceClaims on a node; the highest is best. It is false if Kerf has no
-// opinion: the pod gets no device of Kerf there, the node's report is not to be believed, or the report has less free.
+// opinion. Then the pod gets no device of Kerf there, the node's report is not trusted, or the report has less free.
 func (j *judge) ScoreClaims(c ClaimPlacement, now time.Time) (int64, bool) {
 	n := j.nodes[c.Node]
 	if _, ok := trusted(n, now); !ok || len(c.Devices) == 0 {
@@ -52,7 +52,7 @@ func (j *judge) ScoreClaims(c ClaimPlacement, now time.Time) (int64, bool) {
 }
 
 // claimState is the state of the GPUs that pods get by ResourceClaim. The allocated claims count in place of the grants
-// of pods: a claim is allocated before its grant exists, and the node may still release one that is not.
+// of pods. A claim is allocated before its grant exists. The node may still release a grant of a claim that has ended.
 func (m *placer) claimState(n *node, allocated []dra.Result) *state {
 	s := m.stateOf(n).clone()
 	s.byClaim = true

@@ -16,8 +16,8 @@ import (
 
 // frontEndStart is what the start of many pods took by one front end.
 type frontEndStart struct {
-	own   []time.Duration // of the agent, for each pod, in each round
-	total []time.Duration // from the first creation until all ran, in each round
+	own   []time.Duration // Of the agent, for each pod, in each round.
+	total []time.Duration // From the first creation until all ran, in each round.
 }
 
 // ownTimes are the agent's histograms of all that delays a pod of one container, by either front end.

@@ -46,7 +46,7 @@ func TestDRAKubeletAway(t *testing.T) {
 	e.template("small", "10Gi", gpu.UUID)
 	spec := byClaim("ends", "large", "exec gpuload --json --alloc 40GiB --hold 1h")
 	refers := spec.edit
-	spec.edit = func(p *corev1.Pod) { // the API server waits for kubelet
+	spec.edit = func(p *corev1.Pod) { // The API server waits for kubelet.
 		refers(p)
 		p.Spec.TerminationGracePeriodSeconds = new(int64(60))
 	}

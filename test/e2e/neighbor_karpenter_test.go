@@ -30,21 +30,20 @@ const (
 	nodeClass = "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: gpu}\n"
 	// l40sGiB is what a GPU of the recipe's machine gives.
 	l40sGiB = 44
-	// placeholdersRole lets kerf-scheduler create placeholders, as the chart does with scheduler.placeholders.
-	placeholdersRole = `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: kerf-placeholders, namespace: kerf-system}
-rules:
-- {apiGroups: [""], resources: [pods], verbs: [create, patch, delete]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: kerf-placeholders, namespace: kerf-system}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: kerf-placeholders}
-subjects:
-- {kind: ServiceAccount, name: kerf-scheduler, namespace: kerf-system}
-`
 )
+
+// allowPlaceholders gives kerf-scheduler the rights that the chart gives it with scheduler.placeholders.
+func (e *testCase) allowPlaceholders() {
+	e.Helper()
+	const name = "kerf-placeholders"
+	e.Cleanup(func() { e.kubectl("", "delete", "role,rolebinding", name, "-n", kerfNamespace) })
+	for _, args := range [][]string{{"role", name, "--verb=create,patch,delete", "--resource=pods"},
+		{"rolebinding", name, "--role=" + name, "--serviceaccount=" + kerfNamespace + ":" + schedulerName}} {
+		if r := e.kubectl("", append([]string{"create", "-n", kerfNamespace}, args...)...); r.err != nil {
+			e.Fatal(r)
+		}
+	}
+}
 
 // withKarpenter runs Karpenter, and installs the recipe as the page says, until the test ends.
 func (e *testCase) withKarpenter() {
@@ -133,7 +132,7 @@ func (h *hollow) arrives(gpus int) {
 "allocatable": {"cpu": "48", "memory": "384Gi", "pods": "110", "kerf.dev/gpu": %q, "kerf.dev/gpu-percent": %q,
 "kerf.dev/gpu-memory-gib": %q}, "capacity": {"cpu": "48", "memory": "384Gi", "pods": "110", "kerf.dev/gpu": %[1]q,
 "kerf.dev/gpu-percent": %[2]q, "kerf.dev/gpu-memory-gib": %[3]q}}}`, amount(1), amount(100), amount(l40sGiB))
-	eventually(h, "the state of node "+h.names[0], func() error { // others write to it, too
+	eventually(h, "the state of node "+h.names[0], func() error { // Others write to it, too.
 		_, err := h.client.CoreV1().Nodes().Patch(background(), h.names[0], types.StrategicMergePatchType,
 			[]byte(patch), metav1.PatchOptions{}, "status")
 		return errors.Join(err, h.beat(0, time.Now(), time.Hour))
@@ -153,10 +152,7 @@ func TestNeighborKarpenter(t *testing.T) {
 		t.Skip("Karpenter is not built for the suite: run it with make e2e-neighbors")
 	}
 	e := withSchedulerAs(t, "placementTimeout: 5m", "placementTimeout: 5m\n          placeholders: kerf-system")
-	t.Cleanup(func() { e.kubectl(placeholdersRole, "delete", "--ignore-not-found", "-f", "-") })
-	if err := e.apply(placeholdersRole); err != nil {
-		t.Fatal(err)
-	}
+	e.allowPlaceholders()
 	for i := range 8 { // 19 GiB are left on each of 8 GPUs
 		e.create(byKerf(one(fmt.Sprint("first", i), gibs(60), hold))).running()
 	}

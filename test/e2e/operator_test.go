@@ -109,7 +109,7 @@ func (e *testCase) operatorReady(namespace, deployment string) {
 }
 
 // withOperator installs a controller until the test ends. What it owns in the test's namespace, by kind, is deleted
-// first, then its webhooks, so that nothing waits for a finalizer that no controller removes.
+// first, then its webhooks. Else objects would wait for a finalizer that no controller removes.
 func (e *testCase) withOperator(name, namespace, deployment string, kinds string) {
 	e.Helper()
 	all := e.operator(name)

@@ -53,8 +53,8 @@ type Deps struct {
 	State string
 	// Hook and Kubelet bound the listeners for kerf-hook and for kubelet.
 	Hook, Kubelet *serve.Share
-	// Allocated is called with the time that each answer of the device plugin took, ClaimsPrepared with that of each
-	// answer about the claims of a pod.
+	// Allocated is called with the time that each answer of the device plugin took. ClaimsPrepared is the same for the
+	// claims of a pod.
 	Allocated, ClaimsPrepared func(took time.Duration)
 }
 

@@ -87,7 +87,7 @@ func join(states []mig.State, grants []Grant, waits func(ledger.GrantID) string)
 				s.Instances = append(s.Instances, mig.Instance{Instance: g.Instance, Managed: true})
 			}
 			in := &s.Instances[i]
-			if in.Grant != "" { // its shares, or the instance for several containers
+			if in.Grant != "" { // Its shares, or the instance for several containers.
 				in.Owner += ", " + OwnerName(g.Reservation)
 				continue
 			}

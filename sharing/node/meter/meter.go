@@ -135,7 +135,7 @@ func (m *Meter) Measure(ctx context.Context) {
 	}
 	busy, watts := m.read(ctx, v, s)
 	if ctx.Err() != nil {
-		return // an answer that comes while the agent stops is not the driver's
+		return // An answer that comes while the agent stops is not the driver's.
 	}
 	m.opt.Watcher.See(ctx, s)
 	m.reportUnattributed(ctx, s, v)
@@ -240,7 +240,7 @@ func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sh
 		one, cancel := context.WithTimeout(ctx, deadline)
 		told, err := v.Driver.ProcessTime(one, gpu, time.Now().Add(-every))
 		reading, seen := s.GPUs[gpu]
-		idle := seen && reading.Utilization == 0 // else a list without rows says nothing
+		idle := seen && reading.Utilization == 0 // Else a list without rows says nothing.
 		if by := busyBy(told, owners); err == nil && (told.Known() || idle) {
 			busy[gpu] = by
 		}

@@ -56,8 +56,8 @@ func ClaimGrant(l *ledger.Ledger, ask sharing.ContainerRequest) (Claimed, error)
 	return Claimed{Former: former}, err
 }
 
-// formerOf is the grant of a share that a container takes over: of a pod that ended, or of an init container of its own
-// pod. It prefers the grant of a container of the same name, and then one that others share the cap of.
+// formerOf is the grant of a share that a container takes over. It is of a pod that ended, or of an init container of
+// the same pod. It prefers the grant of a container of the same name, and then one whose cap others share.
 func formerOf(l *ledger.Ledger, ask sharing.ContainerRequest) (ledger.GrantID, error) {
 	var found []ledger.Grant
 	for _, g := range l.Grants() {

@@ -76,10 +76,10 @@ func (n *Node) Unreserved(asks []sharing.ContainerRequest) []sharing.Request {
 			o := g.Owner
 			return o.Pod() && o.PodUID == a.Ref.PodUID && o.Container == a.Ref.Container
 		})
-		covered, request := a.With != "", a.Request // with what it shares
+		covered, request := a.With != "", a.Request // With what it shares.
 		covered = covered || a.Request.Kind != sharing.KindShared && sharing.OfClaims(a.Requests) &&
 			slices.ContainsFunc(asks[:i], func(b sharing.ContainerRequest) bool {
-				return slices.Equal(a.Requests, b.Requests) // one device for both
+				return slices.Equal(a.Requests, b.Requests) // One device for both.
 			})
 		covered = covered || a.ExistingOnly && sharing.OfClaims(a.Requests)
 		if a.SharedCap.GPUs > 0 {
