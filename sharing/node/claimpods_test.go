@@ -59,7 +59,7 @@ func TestWholeGPUOfSeveralPods(t *testing.T) {
 	other.remove()
 	b.PodRemoved("uid-q")
 	b.Reconcile(t.Context())
-	booked(1) // a third pod may have referenced the claim
+	booked(1) // A third pod may have referenced the claim.
 	third := b.run(admitted(b.wholeClaim("r", "main")))
 	b.eventually("the grant of the second pod ends", func() bool {
 		b.Reconcile(t.Context())

@@ -24,9 +24,8 @@ import (
 const (
 	// instanceTypes is what the provider offers: the machine of the recipe, as its cloud describes it. The resources of
 	// Kerf come from the recipe's NodeOverlay.
-	instanceTypes = `[{"name": "g6e.12xlarge", "architecture": "amd64", "operatingSystems": ["linux"],
-  "offerings": [{"capacityType": "on-demand", "zone": "zone-1", "price": 10}],
-  "resources": {"cpu": "48", "memory": "384Gi", "ephemeral-storage": "600Gi", "pods": "110"}}]`
+	instanceTypes = "testdata/karpenter-types.json"
+	// nodeClass is the provider's counterpart of the recipe's EC2NodeClass.
 	nodeClass = "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: gpu}\n"
 	// l40sGiB is what a GPU of the recipe's machine gives.
 	l40sGiB = 44
@@ -53,10 +52,6 @@ func (e *testCase) withKarpenter() {
 	if err != nil {
 		e.Fatal(err)
 	}
-	types := filepath.Join(e.TempDir(), "types.json")
-	if err := os.WriteFile(types, []byte(instanceTypes), 0o600); err != nil {
-		e.Fatal(err)
-	}
 	if r := e.kubectl(string(kinds), "apply", "--server-side", "-f", "-"); r.err != nil {
 		e.Fatal(r)
 	}
@@ -66,7 +61,7 @@ func (e *testCase) withKarpenter() {
 		e.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(program, "--instance-types-file-path", types, "--disable-leader-election=true",
+	cmd := exec.Command(program, "--instance-types-file-path", instanceTypes, "--disable-leader-election=true",
 		"--metrics-port=0", "--health-probe-port=0", "--batch-idle-duration=1s", "--feature-gates=NodeOverlay=true")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.node.env["KUBECONFIG"], "SYSTEM_NAMESPACE=kube-system")
 	cmd.Stdout, cmd.Stderr = out, out
