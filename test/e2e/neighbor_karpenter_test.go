@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -122,14 +123,16 @@ func (e *testCase) placeholders() (out []string) {
 // arrives does for a node of Karpenter's what its kubelet, device plugin and agent would do.
 func (h *hollow) arrives(gpus int) {
 	h.Helper()
-	amount := func(n int) string { return fmt.Sprint(n * gpus) }
-	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": "True"}],
-"allocatable": {"cpu": "48", "memory": "384Gi", "pods": "110", "kerf.dev/gpu": %q, "kerf.dev/gpu-percent": %q,
-"kerf.dev/gpu-memory-gib": %q}, "capacity": {"cpu": "48", "memory": "384Gi", "pods": "110", "kerf.dev/gpu": %[1]q,
-"kerf.dev/gpu-percent": %[2]q, "kerf.dev/gpu-memory-gib": %[3]q}}}`, amount(1), amount(100), amount(l40sGiB))
+	has := map[string]string{"cpu": "48", "memory": "384Gi", "pods": "110", "kerf.dev/gpu": fmt.Sprint(gpus),
+		"kerf.dev/gpu-percent": fmt.Sprint(100 * gpus), "kerf.dev/gpu-memory-gib": fmt.Sprint(l40sGiB * gpus)}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"allocatable": has, "capacity": has,
+		"conditions": []map[string]string{{"type": "Ready", "status": "True"}}}})
+	if err != nil {
+		h.Fatal(err)
+	}
 	eventually(h, "the state of node "+h.names[0], func() error { // Others write to it, too.
-		_, err := h.client.CoreV1().Nodes().Patch(background(), h.names[0], types.StrategicMergePatchType,
-			[]byte(patch), metav1.PatchOptions{}, "status")
+		_, err := h.client.CoreV1().Nodes().Patch(background(), h.names[0], types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 		return errors.Join(err, h.beat(0, time.Now(), time.Hour))
 	})
 	h.mustTell(0, func(s *gpunode.Status) {
