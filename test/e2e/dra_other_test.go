@@ -15,7 +15,7 @@ import (
 func TestDRAOtherDriver(t *testing.T) {
 	e := beginWithDRA(t)
 	gpu := e.node.gpus(t)[0]
-	path := e.node.path("/var/run/cdi/k8s.gpu.nvidia.com-claim_e2e.yaml")
+	path := e.node.path("/run/cdi/k8s.gpu.nvidia.com-claim_e2e.yaml")
 	spec := fmt.Sprintf("cdiVersion: 0.6.0\nkind: k8s.gpu.nvidia.com/claim\ndevices:\n- name: e2e-gpu-0\n"+
 		"  containerEdits:\n    env: [NVIDIA_VISIBLE_DEVICES=%s]\n", gpu.UUID)
 	if err := os.WriteFile(path, []byte(spec), 0o600); err != nil {

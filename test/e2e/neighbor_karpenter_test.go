@@ -32,7 +32,7 @@ const (
 	l40sGiB = 44
 )
 
-// allowPlaceholders gives kerf-scheduler the rights that the chart gives it with scheduler.placeholders.
+// allowPlaceholders gives kerf-scheduler the rights for placeholders, as the chart does.
 func (e *testCase) allowPlaceholders() {
 	e.Helper()
 	const name = "kerf-placeholders"
