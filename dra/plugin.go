@@ -216,8 +216,8 @@ func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 	return out, nil
 }
 
-// devicesOf are the CDI devices of a claim: the hook device and the request device of each request, or with admin access
-// the GPU itself.
+// devicesOf are the CDI devices of a claim: the hook device and the request device of each request, or with admin
+// access the GPU itself.
 func devicesOf(c dra.Claim, gpus []sharing.GPUID) []kubeletplugin.Device {
 	var out []kubeletplugin.Device
 	for _, r := range c.Results {

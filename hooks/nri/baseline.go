@@ -46,8 +46,8 @@ func (b Baseline) checkAdmin(ctx context.Context, pod sharing.Pod, box sandbox, 
 		container, sharing.ErrInvalid)
 }
 
-// check rejects a container that claims admit, if its pod has such rights. A pod that is not known is rejected, too, and
-// kubelet tries again. It asks the API server for at most limit.
+// check rejects a container that claims admit, if its pod has such rights. A pod that is not known is rejected, too,
+// and kubelet tries again. It asks the API server for at most limit.
 func (b Baseline) check(ctx context.Context, pod sharing.Pod, ask sharing.ContainerRequest, limit time.Duration) error {
 	if !sharing.OfClaims(ask.Requests) || b.Namespaces == nil {
 		return nil

@@ -51,8 +51,8 @@ func (s strongNamespaces) NamespaceLabels(_ context.Context, name string) (map[s
 	return nil, s.fail
 }
 
-// TestStrongPodsWithClaims: a container of a claim does not start in a pod that could take off the cap. Its namespace or
-// its profile can allow it. What is not known is rejected.
+// TestStrongPodsWithClaims: a container of a claim does not start in a pod that could take off the cap. Its namespace
+// or its profile can allow it. What is not known is rejected.
 func TestStrongPodsWithClaims(t *testing.T) {
 	const uid, permitted = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
 	for name, tc := range map[string]struct {
@@ -62,8 +62,9 @@ func TestStrongPodsWithClaims(t *testing.T) {
 		fail           error
 		want           string
 	}{
-		"plain":            {namespace: "default", uid: uid},
-		"privileged":       {namespace: "default", uid: uid, strong: []string{"hostPID"}, want: sharing.LabelPrivileged},
+		"plain": {namespace: "default", uid: uid},
+		"privileged": {namespace: "default", uid: uid, strong: []string{"hostPID"},
+			want: sharing.LabelPrivileged},
 		"with the label":   {namespace: "trusted", uid: uid, strong: []string{"hostPID"}},
 		"with the profile": {namespace: "default", uid: permitted, strong: []string{"hostPID"}},
 		"an unknown pod":   {namespace: "default", uid: uid, unknown: true, want: "has not reported"},

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestClaimedByOthers: the spec of a prepared claim names the GPU by its file or its UUID. Kerf's own specs and those of
-// devices that are not prepared name none.
+// TestClaimedByOthers: the spec of a prepared claim names the GPU by its file or its UUID. Kerf's own specs and those
+// of devices that are not prepared name none.
 func TestClaimedByOthers(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

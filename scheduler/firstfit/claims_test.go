@@ -125,12 +125,14 @@ func TestClaims(t *testing.T) {
 		stale bool
 		want  string
 	}{
-		"a claim in flight counts":             {claim: share, want: "small"},
-		"a selector":                           {claim: selected, want: "small"},
-		"a device of another driver too":       {claim: both, want: "small"},
-		"a device of another driver alone":     {claim: all("nic"), want: "large"},
-		"a share, or else a whole":             {claim: alternatives("share.kerf.dev", "whole.kerf.dev"), want: "small"},
-		"a whole, or else a share":             {claim: alternatives("whole.kerf.dev", "share.kerf.dev"), want: "large"},
+		"a claim in flight counts":         {claim: share, want: "small"},
+		"a selector":                       {claim: selected, want: "small"},
+		"a device of another driver too":   {claim: both, want: "small"},
+		"a device of another driver alone": {claim: all("nic"), want: "large"},
+		"a share, or else a whole": {want: "small",
+			claim: alternatives("share.kerf.dev", "whole.kerf.dev")},
+		"a whole, or else a share": {want: "large",
+			claim: alternatives("whole.kerf.dev", "share.kerf.dev")},
 		"a device that no node has, or else":   {claim: alternatives("none", "share.kerf.dev"), want: "small"},
 		"all whole GPUs":                       {claim: all("whole.kerf.dev"), want: "large"},
 		"the agent was not heard from in time": {claim: share, stale: true, want: "large"},

@@ -30,8 +30,9 @@ const (
 	ClassMonitor = MonitorDevice + "." + sharing.Domain
 )
 
-// MonitorDevice is a device that stands for all GPUs of its node, for admin access. Its attribute "type" has this value,
-// too. It consumes no counters: the scheduler gives no other device of a GPU whose counters claims have consumed.
+// MonitorDevice is a device that stands for all GPUs of its node, for admin access. Its attribute "type" has this
+// value, too. It consumes no counters: the scheduler gives no other device of a GPU whose counters claims have
+// consumed.
 const MonitorDevice = "monitor"
 
 // The attributes of devices that Kerf itself reads.

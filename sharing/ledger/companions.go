@@ -12,8 +12,8 @@ import (
 )
 
 // Companions are grants of the same requests of ResourceClaims for whole GPUs or a MIG instance. There is one for each
-// container that uses the claims, of one or of several pods. They have the same devices together, and no cap within them. A GPU
-// counts them once. Each has its own attachment, and ends alone.
+// container that uses the claims, of one or of several pods. They have the same devices together, and no cap within
+// them. A GPU counts them once. Each has its own attachment, and ends alone.
 
 // DevicesKey is equal for grants that have the same devices together. It is empty for a grant that has its devices
 // alone, or a share of them.
@@ -86,8 +86,8 @@ func (p *pages) checkCompanion(c Reservation) error {
 // whom it shares its cap, stays. The grant is like a new one in all else.
 //
 // Errors: ErrNotFound for an unknown grant. ErrConflict for a taken ID, and a container that has a grant. ErrConflict
-// also for a grant with an active or activating attachment, and one that something is being done with. ErrInvalid for a grant of no claim, or
-// no container.
+// also for a grant with an active or activating attachment, and one that something is being done with. ErrInvalid for a
+// grant of no claim, or no container.
 func Transfer(l *Ledger, from, to GrantID, owner Owner, kind sharing.ContainerKind,
 	priority int32) error {
 	e, ok := l.grants[from]

@@ -107,7 +107,7 @@ func TestTransfer(t *testing.T) {
 	}
 	for want, err := range map[error]error{
 		sharing.ErrNotFound: ledger.Transfer(l, "g0", "g10", next, sharing.ContainerApp, 0),
-		sharing.ErrConflict: ledger.Transfer(l, "g1", "g10", next, sharing.ContainerApp, 0), // the container has a grant
+		sharing.ErrConflict: ledger.Transfer(l, "g1", "g10", next, sharing.ContainerApp, 0), // It has a grant.
 		sharing.ErrInvalid:  ledger.Transfer(l, "g1", "g10", ledger.Owner{}, sharing.ContainerApp, 0),
 	} {
 		if !errors.Is(err, want) {

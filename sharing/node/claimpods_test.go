@@ -29,7 +29,8 @@ func TestWholeGPUOfSeveralPods(t *testing.T) {
 	other := b.run(admitted(second)) // Kubelet does not prepare again.
 	for _, c := range []*container{first, helper, other} {
 		g := b.active(c.ask, c)
-		if g.Level != sharing.LevelExclusive || !g.Placement[0].Whole || g.Placement[0].GPU != id || g.SharedCap != nil {
+		if g.Level != sharing.LevelExclusive || !g.Placement[0].Whole || g.Placement[0].GPU != id ||
+			g.SharedCap != nil {
 			t.Errorf("%s has %+v", c.ask.Ref, g)
 		}
 		if c.in.Env["KERF_GPUS"] != id.String() || c.in.Grant != string(g.ID) {

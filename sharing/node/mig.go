@@ -28,8 +28,8 @@ func (r *Runtime) SetMIG(m MIG) {
 	r.changed.announce()
 }
 
-// GrantsOn are the grants on a GPU, and the instances that are held for claims. Until the container runtime has reported
-// its containers, it returns sharing.ErrUnavailable: an unknown container may use the GPU.
+// GrantsOn are the grants on a GPU, and the instances that are held for claims. Until the container runtime has
+// reported its containers, it returns sharing.ErrUnavailable: an unknown container may use the GPU.
 func (r *Runtime) GrantsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
 	r.Store.Read(func(l store.Reader) {
 		if !r.Recovery.Get().ContainersKnown() {

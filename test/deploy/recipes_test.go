@@ -132,7 +132,8 @@ func whatRan(t *testing.T, file string) (said, page string) {
 		return fmt.Sprintf("Run with Karpenter %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
 			pinned(t, "karpenter/go.mod", `karpenter v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "autoscaling"
 	case file == "kuberay.yaml":
-		return fmt.Sprintf("Run with the operator of KubeRay %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
+		return fmt.Sprintf("Run with the operator of KubeRay %s on Kubernetes %s with simulated GPUs: "+
+			"make e2e-neighbors.",
 			pinned(t, "kuberay/go.mod", `ray-operator v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "ray"
 	}
 	return "Rendered and validated only: the other side was not run with it.", "other-tools"

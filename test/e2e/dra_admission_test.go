@@ -49,7 +49,8 @@ spec:
 		e.namespace)
 	amount := e.create(one("amount", gibs(10), hold))
 	amount.unplaced()
-	said := e.node.in(e.node.program("kerf"), "--kubeconfig", e.node.env["KUBECONFIG"], "describe", "pod", "amount", "-n",
+	said := e.node.in(e.node.program("kerf"), "--kubeconfig", e.node.env["KUBECONFIG"], "describe", "pod",
+		"amount", "-n",
 		e.namespace)
 	if want := "deviceClassName share.kerf.dev, capacity.requests {memory: 10Gi}"; !strings.Contains(said.out, want) {
 		t.Errorf("no %q in: %s", want, said)

@@ -135,9 +135,9 @@ func (e *testCase) unavailableGPU(gpu string) error {
 	return nil
 }
 
-// A pool opts in to binding conditions. A pod is bound once its MIG instance exists. If a GPU cannot create an instance,
-// it gets a taint, and the pod goes to another GPU. A restart of the agent disturbs nothing, and the next pod gets an
-// instance of the first GPU. At the end, no claim is assigned to the node.
+// A pool opts in to binding conditions. A pod is bound once its MIG instance exists. If a GPU cannot create an
+// instance, it gets a taint, and the pod goes to another GPU. A restart of the agent disturbs nothing, and the next pod
+// gets an instance of the first GPU. At the end, no claim is assigned to the node.
 func TestDRABinding(t *testing.T) {
 	e := beginWithDRA(t)
 	e.migFollowsClaims()

@@ -62,7 +62,8 @@ spec:
 	monitor := e.create(byClaim("monitor", "admin", hold))
 	monitor.running()
 	out, errOut, err := monitor.exec("main", "/bin/sh", "-c", "ls /dev")
-	if n := strings.Count(out, "nvidia") - strings.Count(out, "nvidia-") - strings.Count(out, "nvidiactl"); err != nil ||
+	if n := strings.Count(out, "nvidia") - strings.Count(out, "nvidia-") -
+		strings.Count(out, "nvidiactl"); err != nil ||
 		n != 8 {
 		t.Errorf("it has %d GPUs of 8: %q, %q, %v", n, out, errOut, err)
 	}

@@ -87,7 +87,8 @@ func TestDRAWholeShared(t *testing.T) {
 	e.wantHeld(next, "main", share(10*gib, 0))
 }
 
-// A second pod of a claim of a share waits on its node while the first one runs. It takes over the share when that ends.
+// A second pod of a claim of a share waits on its node while the first one runs. It takes over the share when that
+// ends.
 func TestDRATakeover(t *testing.T) {
 	e := beginWithDRA(t)
 	gpu := e.node.gpus(t)[0]

@@ -17,7 +17,8 @@ import (
 // claimQueue is the queue of the recipe for claims.
 const claimQueue = "gpu-claims"
 
-// withClaims has Kueue count claims, as docs/use/kueue.md has it. It creates the recipe's queue in the test's namespace.
+// withClaims has Kueue count claims, as docs/use/kueue.md has it. It creates the recipe's queue in the test's
+// namespace.
 func (q *quota) withClaims() {
 	q.Helper()
 	text, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "deploy/recipes/kueue-claims.yaml"))

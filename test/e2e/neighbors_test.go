@@ -111,12 +111,14 @@ func TestNeighborKubeRay(t *testing.T) {
 		t.Fatal(r)
 	}
 	e.operatorReady("default", "kuberay-operator")
+	const overwrite = `ray.io/overwrite-container-cmd: "true"`
 	const cmd = "\n          command: [gpuload, --json, --alloc, 19GiB, --hold, 1h]"
 	file, _ := e.recipe("kuberay.yaml",
-		"metadata:\n  name: fractions\n", "metadata:\n  name: fractions\n  annotations: {ray.io/overwrite-container-cmd: \"true\"}\n",
-		"    template:\n      spec:\n", "    template:\n      metadata:\n        annotations: {ray.io/overwrite-container-cmd: \"true\"}\n      spec:\n",
+		"metadata:\n  name: fractions\n", "metadata:\n  name: fractions\n  annotations: {"+overwrite+"}\n",
+		"    template:\n      spec:\n",
+		"    template:\n      metadata:\n        annotations: {"+overwrite+"}\n      spec:\n",
 		"annotations: {kerf.dev/min-enforcement: userspace}", "annotations: {kerf.dev/min-enforcement: userspace, "+
-			"ray.io/overwrite-container-cmd: \"true\"}",
+			overwrite+"}",
 		"image: rayproject/ray:2.49.0\n", "image: "+loadImage+"\n          command: [sleep, \"3600\"]\n",
 		"image: rayproject/ray:2.49.0-gpu", "image: "+loadImage+cmd,
 		"cpu: \"2\", memory: 8Gi", "cpu: 50m, memory: 64Mi", "cpu: \"4\", memory: 16Gi", "cpu: 50m, memory: 64Mi")

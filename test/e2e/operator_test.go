@@ -22,7 +22,7 @@ import (
 )
 
 // runNeighbors has the tests of other projects' controllers run.
-var runNeighbors = flag.Bool("neighbors", false, "run the tests of JobSet, KubeRay and Karpenter, which are built first")
+var runNeighbors = flag.Bool("neighbors", false, "run the tests of JobSet, KubeRay and Karpenter, and build these")
 
 var isDeployment = regexp.MustCompile(`(?m)^kind: Deployment$`)
 
@@ -161,8 +161,8 @@ func (e *testCase) pageBlock(page string, n int) string {
 	return blocks[n]
 }
 
-// typePage types commands of a page with kubectl and its plugin kerf in PATH, and with the test's namespace in place of "team".
-// It returns what they printed.
+// typePage types commands of a page with kubectl and its plugin kerf in PATH, and with the test's namespace in place of
+// "team". It returns what they printed.
 func (e *testCase) typePage(commands string) string {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(background(), 3*time.Minute)
@@ -171,7 +171,8 @@ func (e *testCase) typePage(commands string) string {
 	if err := os.Symlink(filepath.Join(env["REPO"], "bin/kerf"), filepath.Join(plugins, "kubectl-kerf")); err != nil {
 		e.Fatal(err)
 	}
-	script := fmt.Sprintf("export KUBECONFIG=%q PATH=%q:%q:$PATH\n", env["KUBECONFIG"], env["BIN"], plugins) + strings.ReplaceAll(commands, " -n team", " -n "+e.namespace)
+	script := fmt.Sprintf("export KUBECONFIG=%q PATH=%q:%q:$PATH\n", env["KUBECONFIG"], env["BIN"], plugins) +
+		strings.ReplaceAll(commands, " -n team", " -n "+e.namespace)
 	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	shell.Dir = env["REPO"]
 	out, err := shell.CombinedOutput()

@@ -196,7 +196,8 @@ var layers = []layer{
 			"internal/cgroup", "internal/process")},
 	{"sharing/node/claims/...", "a ResourceClaim is prepared by the runtime and the CDI specs, which are reached " +
 		"through interfaces and functions that it declares", []string{"sharing", "sharing/dra", "sharing/ledger"}},
-	{"sharing/node/assigned/...", "MIG instances of claims are created and reported by the runtime and the API server, " +
+	{"sharing/node/assigned/...", "MIG instances of claims are created and reported by the runtime and the " +
+		"API server, " +
 		"which are reached through interfaces that it declares", with(tools, "sharing", "sharing/dra")},
 	{"sharing/node/handles/...", "what is no value of a grant is kept by its ID", []string{"sharing/ledger",
 		"internal/process"}},

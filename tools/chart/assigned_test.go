@@ -42,7 +42,8 @@ func TestClaimControllerAssignsAlone(t *testing.T) {
 			}
 			return v
 		}
-		return request{Operation: "UPDATE", Resource: "gpunodes", User: "claim-controller", Object: of(spec), Old: of(old)}
+		return request{Operation: "UPDATE", Resource: "gpunodes", User: "claim-controller", Object: of(spec),
+			Old: of(old)}
 	}
 	byAdmin := func(r request) request { r.User = "admin"; return r }
 	created := updated(nil, nil)
@@ -52,16 +53,17 @@ func TestClaimControllerAssignsAlone(t *testing.T) {
 		request
 		denied string
 	}{
-		"assign the first":       {updated(nil, values{"assignedClaims": claims}), ""},
-		"assign beside a cordon": {updated(values{"cordonedGPUs": cordons}, values{"cordonedGPUs": cordons, "assignedClaims": claims}), ""},
-		"end":                    {updated(values{"assignedClaims": claims}, values{"assignedClaims": []any{}}), ""},
-		"cordon":                 {updated(nil, values{"cordonedGPUs": cordons}), only},
-		"uncordon":               {updated(values{"cordonedGPUs": cordons}, values{"assignedClaims": claims}), only},
-		"drain":                  {updated(values{}, values{"driverDrain": values{"reason": "x"}}), only},
-		"resize":                 {updated(values{}, values{"grantMemory": []any{values{"podUID": "u"}}}), only},
-		"cordon as before":       {updated(values{}, values{"cordoned": values{"GPU-1": values{}}}), only},
-		"create":                 {created, only},
-		"an administrator":       {byAdmin(updated(nil, values{"cordonedGPUs": cordons})), ""},
+		"assign the first": {updated(nil, values{"assignedClaims": claims}), ""},
+		"assign beside a cordon": {updated(values{"cordonedGPUs": cordons},
+			values{"cordonedGPUs": cordons, "assignedClaims": claims}), ""},
+		"end":              {updated(values{"assignedClaims": claims}, values{"assignedClaims": []any{}}), ""},
+		"cordon":           {updated(nil, values{"cordonedGPUs": cordons}), only},
+		"uncordon":         {updated(values{"cordonedGPUs": cordons}, values{"assignedClaims": claims}), only},
+		"drain":            {updated(values{}, values{"driverDrain": values{"reason": "x"}}), only},
+		"resize":           {updated(values{}, values{"grantMemory": []any{values{"podUID": "u"}}}), only},
+		"cordon as before": {updated(values{}, values{"cordoned": values{"GPU-1": values{}}}), only},
+		"create":           {created, only},
+		"an administrator": {byAdmin(updated(nil, values{"cordonedGPUs": cordons})), ""},
 	} {
 		if err := s.ask(t, c.request).wants(c.denied, ""); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -37,7 +37,8 @@ type progress struct {
 	read, ready, done bool
 	// created is true once all instances exist.
 	created bool
-	// failure is the error of the last attempt to create an instance, of device. began is the time of the first attempt.
+	// failure is the error of the last attempt to create an instance, of device. began is the time of the first
+	// attempt.
 	failure error
 	device  string
 	began   time.Time

@@ -46,7 +46,8 @@ func (n assignedNode) instances() node.ClaimInstances {
 func assignedTo(node string, s gpunode.Spec) []dra.Allocation {
 	var out []dra.Allocation
 	for _, c := range s.AssignedClaims {
-		out = append(out, dra.Allocation{UID: c.UID, Namespace: c.Namespace, Name: c.Name, At: c.AllocatedAt, Node: node,
+		out = append(out, dra.Allocation{UID: c.UID, Namespace: c.Namespace, Name: c.Name, At: c.AllocatedAt,
+			Node:    node,
 			Devices: slices.Clone(c.Devices)})
 	}
 	return out

@@ -43,7 +43,8 @@ func claimedBy(others []cdi.Claimed, gpus []sharing.GPU, out map[sharing.GPUID]s
 	for _, c := range others {
 		for _, g := range gpus {
 			if _, said := out[g.UUID]; !said && c.Gives(g) {
-				out[g.UUID] = fmt.Sprintf("another DRA driver has given it to a pod as %s; end the pod, or take the GPU, "+
+				out[g.UUID] = fmt.Sprintf("another DRA driver has given it to a pod as %s; end the pod, or "+
+					"take the GPU, "+
 					"or the node, from one of both", c.Kind)
 			}
 		}

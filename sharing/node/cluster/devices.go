@@ -62,8 +62,8 @@ func usesOf(g status.BookedGPU) (shares, instances dra.Use) {
 	return dra.UseOf(g.Grants, g.Whole, g.FreeMemory), dra.UseFull
 }
 
-// partitionOf is what a GPU gives as MIG instances, before or after its pod is bound. Its instances are not published if
-// they are shared.
+// partitionOf is what a GPU gives as MIG instances, before or after its pod is bound. Its instances are not published
+// if they are shared.
 func partitionOf(g status.BookedGPU, mode config.Mode, beforeBinding bool) dra.MIG {
 	out := dra.MIG{Only: g.GPU.MIG && !g.MIG.ModeSwitchable, BeforeBinding: beforeBinding}
 	if !mode.MIG() || g.MIG.Shared {
