@@ -45,11 +45,11 @@ func (a Allocation) Key() string {
 type Outcome uint8
 
 const (
-	// OutcomeNone: nothing yet.
+	// OutcomeNone means nothing yet.
 	OutcomeNone Outcome = iota
-	// OutcomeReady: the instances exist, so that the pod may be bound.
+	// OutcomeReady means that the instances exist, so that the pod may be bound.
 	OutcomeReady
-	// OutcomeOver: an instance could not be created, or the claim is not allocated so any more.
+	// OutcomeOver means that an instance could not be created, or the claim is not allocated so any more.
 	OutcomeOver
 )
 

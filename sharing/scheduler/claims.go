@@ -123,7 +123,7 @@ func (n *node) shareOf(at dra.Target, d dra.Result) sharing.Share {
 
 // percentOf reads a percentage of a claim, or a sum of several.
 func percentOf(n uint64) sharing.Percent {
-	return sharing.Percent(min(n, uint64(sharing.FullGPU)*sharing.MaxGPUs)) //nolint:gosec // small
+	return sharing.Percent(min(n, uint64(sharing.FullGPU)*sharing.MaxGPUs))
 }
 
 // requestOf is the request that gets a placement.
@@ -221,7 +221,7 @@ func (l *lessons) LearnClaims(uid string, wanted []dra.Wanted, cpu cluster.Milli
 // profile.
 func usualRequest(w dra.Wanted) (sharing.Request, bool) {
 	r := sharing.Request{GPUs: w.Count}
-	n := uint64(max(0, w.Count)) //nolint:gosec // not below 0
+	n := uint64(max(0, w.Count))
 	switch w.Kind {
 	case dra.KindWhole:
 		r.Kind = sharing.KindWhole

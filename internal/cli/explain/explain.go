@@ -133,7 +133,7 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	}
 	state.Learn(w)
 	x, err := byLimits(found, found.Pods[at], state, w, now)
-	x.Left, x.Events = append(more.Left, left...), eventsOf(more)
+	x.Left, x.Events = slices.Concat(more.Left, left), eventsOf(more)
 	return x, err
 }
 

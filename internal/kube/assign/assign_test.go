@@ -71,7 +71,7 @@ func newCluster(t *testing.T, nodes ...string) *cluster {
 		objects = append(objects, gpuNode(n))
 	}
 	return &cluster{t, fake.NewClientset(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{gpuNodes: "GPUNodeList"}, objects...)}
+		map[schema.GroupVersionResource]string{gpuNodes(): "GPUNodeList"}, objects...)}
 }
 
 // start runs a controller until its end is called.
@@ -115,7 +115,7 @@ func (c *cluster) remove(name string) {
 func (c *cluster) want(what, node string, want ...string) {
 	c.Helper()
 	time.Sleep(time.Second)
-	u, err := c.nodes.Resource(gpuNodes).Get(c.Context(), node, metav1.GetOptions{})
+	u, err := c.nodes.Resource(gpuNodes()).Get(c.Context(), node, metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestControllerRestarts(t *testing.T) {
 		// A node joins, or its GPUNode is created again.
 		c.set(claim("three", "b", 30, "mig-1"))
 		time.Sleep(time.Second)
-		if _, err := c.nodes.Resource(gpuNodes).Create(t.Context(), gpuNode("b"), metav1.CreateOptions{}); err != nil {
+		if _, err := c.nodes.Resource(gpuNodes()).Create(t.Context(), gpuNode("b"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.want("a new node", "b", "three 30 mig-1")

@@ -47,7 +47,9 @@ const (
 )
 
 // gpuNodes is the resource of GPUNodes.
-var gpuNodes = schema.GroupVersionResource{Group: gpunode.Group, Version: gpunode.Version, Resource: gpunode.Resource}
+func gpuNodes() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: gpunode.Group, Version: gpunode.Version, Resource: gpunode.Resource}
+}
 
 // controller follows claims and GPUNodes.
 type controller struct {
@@ -62,7 +64,7 @@ type controller struct {
 // newController makes one that follows nothing yet.
 func newController(log *slog.Logger, claims kubernetes.Interface, client dynamic.Interface) (*controller, error) {
 	c := &controller{log: log, client: client, claims: claimInformer(claims),
-		nodes: dynamicinformer.NewFilteredDynamicInformer(client, gpuNodes, "", 0, nil, nil).Informer(),
+		nodes: dynamicinformer.NewFilteredDynamicInformer(client, gpuNodes(), "", 0, nil, nil).Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
 	for _, f := range []struct {
@@ -148,7 +150,7 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	_, err = c.client.Resource(gpuNodes).Patch(ctx, node, types.MergePatchType, patch,
+	_, err = c.client.Resource(gpuNodes()).Patch(ctx, node, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: manager})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("patch gpunode %s: %w", node, err)
