@@ -192,8 +192,12 @@ func (p *Plugin) writeStatus(ctx context.Context) {
 	failed := false
 	for _, k := range p.statuses.changed(p.opt.Grants, p.opt.Now()) {
 		err := p.apply(ctx, k)
-		if err == nil {
+		if apierrors.IsNotFound(err) {
+			err = p.gone(k.claim)
+		} else if err == nil {
 			p.statuses.wrote(k)
+		}
+		if err == nil {
 			continue
 		}
 		if !p.statuses.failing && !failed && ctx.Err() == nil {
@@ -202,6 +206,17 @@ func (p *Plugin) writeStatus(ctx context.Context) {
 		failed = true
 	}
 	p.statuses.failing = failed
+}
+
+// gone ends the grants of a claim that the API server does not have any more. No pod can use it. kubelet, which ends it
+// otherwise, may have lost its own record.
+func (p *Plugin) gone(c dra.Claim) error {
+	if err := p.opt.Preparer.Unprepare([]string{c.UID}); err != nil {
+		return fmt.Errorf("end deleted claim %s: %w", c, err)
+	}
+	p.opt.Log.Info("ended grants of a deleted claim", "claim", c.String())
+	p.statuses.ended([]string{c.UID})
+	return nil
 }
 
 // data is what a device's status has besides its condition.

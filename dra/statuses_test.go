@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	applyresource "k8s.io/client-go/applyconfigurations/resource/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -188,5 +191,26 @@ func TestCallsAreSerial(t *testing.T) {
 	calls.Wait()
 	if prep.most != 1 {
 		t.Errorf("%d calls at the same time", prep.most)
+	}
+}
+
+// TestDeletedClaimEnds: the grants of a claim that the API server does not have any more end. kubelet may have lost it.
+func TestDeletedClaimEnds(t *testing.T) {
+	client := fake.NewClientset(claim())
+	client.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, k8sruntime.Object, error) {
+		return true, nil, apierrors.NewNotFound(resourceapi.Resource("resourceclaims"), "claim")
+	})
+	given := &preparer{}
+	p := plugin(given)
+	p.opt.Client = client
+	if _, err := p.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{claim()}); err != nil {
+		t.Fatal(err)
+	}
+	given.err = sharing.ErrUnavailable // It is tried again.
+	p.writeStatus(t.Context())
+	given.err, given.ended = nil, nil
+	p.writeStatus(t.Context())
+	if !slices.Equal(given.ended, []string{uid}) || len(p.statuses.claims) != 0 {
+		t.Errorf("ended %v, still known %v", given.ended, p.statuses.claims)
 	}
 }

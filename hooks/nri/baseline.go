@@ -70,6 +70,6 @@ func (b Baseline) check(ctx context.Context, pod sharing.Pod, ask sharing.Contai
 		return nil
 	}
 	return fmt.Errorf("container %q: the pod has %s, by which it could take off the cap of its GPU claim; leave that "+
-		"out, or label namespace %q with %s=true: %w", ask.Ref.Container, strings.Join(pod.Strong, ", "), ask.Ref.Namespace,
-		sharing.LabelPrivileged, sharing.ErrInvalid)
+		"out, or label namespace %q with %s=true: %w", ask.Ref.Container, strings.Join(pod.Strong, ", "),
+		ask.Ref.Namespace, sharing.LabelPrivileged, sharing.ErrInvalid)
 }

@@ -5,6 +5,7 @@ package firstfit_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,14 @@ func twoNodes() []cluster.Node {
 // inFlight has node small with a claim of 700 GiB that is allocated, and that its agent has not prepared.
 func (k *kube) inFlight() {
 	k.Helper()
-	taken := k.published["small"][len(k.published["small"])-1].Spec.Devices[0].Name
+	taken := ""
+	for _, slice := range k.published["small"] {
+		for _, d := range slice.Spec.Devices {
+			if strings.HasSuffix(d.Name, "-share") {
+				taken = d.Name
+			}
+		}
+	}
 	memory := resource.MustParse("700Gi")
 	must(k.client.ResourceV1().ResourceClaims(namespace).Create(k.Context(), &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: namespace, UID: "claim-other"},
@@ -207,7 +215,7 @@ func TestLimitsAndClaims(t *testing.T) {
 		t.Errorf("the claim has GPUs %v", gpus)
 	}
 	plan, _ := k.plans.Load("pod")
-	if got := plan.(map[string]string)[sharing.PlacementAnnotation("limits")]; got != string(by.UUID) {
+	if got := plan.(map[string]string)[sharing.PlacementAnnotation("limits")]; got != by.UUID {
 		t.Errorf("the plan is %v", plan)
 	}
 }

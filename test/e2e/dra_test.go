@@ -53,6 +53,12 @@ func beginWithDRA(t *testing.T) *testCase {
 				t.Error(err)
 			}
 		}
+		eventually(e, "the end of all grants by claims", func() error {
+			if n := len(e.picture().Grants); n != 0 {
+				return fmt.Errorf("%d grants", n)
+			}
+			return nil
+		})
 		e.writeRules(before)
 		e.dra = false
 		eventually(e, "the device plugin", func() error {

@@ -204,7 +204,8 @@ func TestControllerRestarts(t *testing.T) {
 		// A node joins, or its GPUNode is created again.
 		c.set(claim("three", "b", 30, "mig-1"))
 		time.Sleep(time.Second)
-		if _, err := c.nodes.Resource(gpuNodes()).Create(t.Context(), gpuNode("b"), metav1.CreateOptions{}); err != nil {
+		if _, err := c.nodes.Resource(gpuNodes()).Create(t.Context(), gpuNode("b"),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.want("a new node", "b", "three 30 mig-1")
