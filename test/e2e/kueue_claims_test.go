@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +48,10 @@ func (q *quota) submitTo(s podSpec) {
 	job := q.object(charged{podSpec: s})
 	job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": claimQueue}
 	job.Spec.Template.Spec.SchedulerName = ""
+	for i := range job.Spec.Template.Spec.Containers { // Kueue reads requests alone.
+		r := &job.Spec.Template.Spec.Containers[i].Resources
+		maps.Copy(r.Requests, r.Limits)
+	}
 	// A restarted Kueue takes a moment to serve its webhooks.
 	eventually(q, "creation of Job "+s.name, func() error {
 		made, err := q.client.BatchV1().Jobs(q.namespace).Create(background(), job, metav1.CreateOptions{})
