@@ -282,6 +282,13 @@ func TestHealth(t *testing.T) {
 		if len(r.Devices) != 2 || r.Devices[0].Health != want || r.Devices[0].PoolName != "node-1" {
 			t.Errorf("%s: %+v", health, r)
 		}
+		message := ""
+		if health != sharing.HealthOK {
+			message = "GPU is " + health.String()
+		}
+		if r.Devices[0].Message != message {
+			t.Errorf("%s: message %q, want %q", health, r.Devices[0].Message, message)
+		}
 	}
 	synctest.Test(t, func(t *testing.T) { // it is reported again before kubelet forgets it, until the end
 		ctx, cancel := context.WithCancel(t.Context())
