@@ -11,8 +11,7 @@ import (
 )
 
 // claimGrant is the grant of a container with prepared ResourceClaims. kubelet prepares a claim once, for one pod.
-func claimGrant(r *Reserver, l *ledger.Ledger, ask sharing.ContainerRequest) (id ledger.GrantID, isNew bool,
-	err error) {
+func claimGrant(r *Reserver, l *ledger.Ledger, ask sharing.ContainerRequest) (id ledger.GrantID, made bool, err error) {
 	found, err := place.ClaimGrant(l, ask)
 	switch {
 	case err != nil:
