@@ -54,10 +54,11 @@ func beginWithDRA(t *testing.T) *testCase {
 			}
 		}
 		eventually(e, "the end of all grants by claims", func() error {
-			if n := len(e.picture().Grants); n != 0 {
-				return fmt.Errorf("%d grants", n)
+			s, err := e.status()
+			if err == nil && len(s.Grants) != 0 {
+				err = fmt.Errorf("%d grants", len(s.Grants))
 			}
-			return nil
+			return err
 		})
 		e.writeRules(before)
 		e.dra = false

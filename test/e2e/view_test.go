@@ -90,8 +90,13 @@ func (e *testCase) grantUsed(p *pod, container string) grant {
 // grantsOf are all grants held for a pod.
 func (e *testCase) grantsOf(p *pod) []grant {
 	e.Helper()
+	return e.picture().of(p)
+}
+
+// of are the grants of a pod.
+func (s status) of(p *pod) []grant {
 	var all []grant
-	for _, g := range e.picture().Grants {
+	for _, g := range s.Grants {
 		if g.Namespace == p.namespace && g.Pod == p.name {
 			all = append(all, g)
 		}
@@ -103,7 +108,11 @@ func (e *testCase) grantsOf(p *pod) []grant {
 func (p *pod) released() {
 	p.e.Helper()
 	eventually(p.e, "release of what "+p.name+" held", func() error {
-		if all := p.e.grantsOf(p); len(all) > 0 {
+		s, err := p.e.status() // The agent may be restarting.
+		if err != nil {
+			return err
+		}
+		if all := s.of(p); len(all) > 0 {
 			return fmt.Errorf("the agent holds %+v", all)
 		}
 		for _, id := range p.seen {
