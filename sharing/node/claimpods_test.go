@@ -4,6 +4,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -133,4 +134,42 @@ func TestUnpreparedIsOnRecord(t *testing.T) {
 	}
 	c.remove()
 	b.gone()
+}
+
+// TestInstanceOfSeveralPods: containers of two pods have one MIG instance at once by one claim. It is created once, and
+// stays until kubelet has unprepared the claim.
+func TestInstanceOfSeveralPods(t *testing.T) {
+	b := newMIGBench(t)
+	b.begin()
+	in := sharing.InstanceRef{Profile: "3g", Start: 1}
+	ofClaim := func(pod string) sharing.ContainerRequest {
+		ask := b.claimed(pod, "main", claimUID, sharing.ContainerApp, 0, 0)
+		ask.Request.Kind, ask.Request.MIG = sharing.KindMIG, in.Profile
+		ask.Advice.Exact, ask.Advice.MIG = true, in
+		return ask
+	}
+	p, q := ofClaim("p"), ofClaim("q")
+	b.reserved(p)
+	if err := b.AwaitInstances(t.Context(), p.Ref.PodUID); err != nil {
+		t.Fatal(err)
+	}
+	first, second := b.run(admitted(p)), b.run(admitted(q)) // Kubelet does not prepare again.
+	for _, c := range []*container{first, second} {
+		if g := b.active(c.ask, c); g.Level != sharing.LevelHardware || g.Placement[0].Instance() != in {
+			t.Errorf("%s has %+v", c.ask.Ref, g)
+		}
+	}
+	if b.mig.n != 1 || !slices.Equal(b.holders(), []string{"pod ns/p", "pod ns/q"}) {
+		t.Errorf("%d instances, held by %q", b.mig.n, b.holders())
+	}
+	b.check()
+	first.remove()
+	b.PodRemoved(p.Ref.PodUID)
+	b.eventually("the grant of the first pod ends", func() bool {
+		b.Reconcile(t.Context())
+		return len(b.PodGrants()) == 1
+	})
+	b.active(second.ask, second)
+	second.remove()
+	b.unprepared(claimUID)
 }

@@ -66,6 +66,11 @@ func (c *Creator) Want(list []dra.Allocation) {
 	c.mu.Lock()
 	c.wanted = list
 	c.mu.Unlock()
+	c.wake()
+}
+
+// wake has Run go on.
+func (c *Creator) wake() {
 	select {
 	case c.kick <- struct{}{}:
 	default:
@@ -95,15 +100,31 @@ func (c *Creator) Run(ctx context.Context) {
 				all.Go(func() { c.follow(work, a) })
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !c.await(ctx) {
 			for _, end := range running {
 				end()
 			}
 			return
-		case <-c.kick:
 		}
 	}
+}
+
+// await waits until wake or the end of a taint, which it reports. It returns false if ctx ended.
+func (c *Creator) await(ctx context.Context) bool {
+	var expired <-chan time.Time
+	if left := c.taints.next(time.Now()); left > 0 {
+		t := time.NewTimer(left)
+		defer t.Stop()
+		expired = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.kick:
+	case <-expired:
+		c.node.Announce()
+	}
+	return true
 }
 
 func (c *Creator) snapshot() map[string]dra.Allocation {
@@ -192,8 +213,7 @@ func (c *Creator) create(ctx context.Context, a dra.Allocation, p progress) prog
 func (c *Creator) taint(ctx context.Context, device string) (bool, error) {
 	gpu, ok := c.node.GPUOf(device)
 	if ok && c.taints.set(gpu, time.Now()) {
-		// It ends by itself: the next publication is without it.
-		time.AfterFunc(c.taints.left(gpu, time.Now()), c.node.Announce)
+		c.wake() // Run waits for the end of the taint.
 		c.node.Announce()
 	}
 	return c.api.Tainted(ctx, device)

@@ -68,11 +68,11 @@ func TestTaints(t *testing.T) {
 		if !all.set(gpu, now) || all.set(gpu, now) {
 			t.Error("one taint is set twice")
 		}
-		if left := all.left(gpu, now); left != want*time.Minute || !all.has(gpu, now) {
+		if left := all.next(now); left != want*time.Minute || !all.has(gpu, now) {
 			t.Errorf("it lasts %v, want %d min", left, want)
 		}
 		now = now.Add(want * time.Minute)
-		if all.has(gpu, now) || all.left(gpu, now) != 0 {
+		if all.has(gpu, now) || all.next(now) != 0 {
 			t.Error("it does not end")
 		}
 	}
@@ -80,7 +80,7 @@ func TestTaints(t *testing.T) {
 	if !all.clear(gpu, now) || all.clear(gpu, now) || all.has(gpu, now) || all.has("GPU-b", now) {
 		t.Error("it is not cleared")
 	}
-	if all.set(gpu, now); all.left(gpu, now) != firstTaint {
-		t.Errorf("after a success, it lasts %v", all.left(gpu, now))
+	if all.set(gpu, now); all.next(now) != firstTaint {
+		t.Errorf("after a success, it lasts %v", all.next(now))
 	}
 }

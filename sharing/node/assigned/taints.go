@@ -60,9 +60,15 @@ func (t *taints) has(gpu sharing.GPUID, now time.Time) bool {
 	return now.Before(t.gpus[gpu].until)
 }
 
-// left is how long the taint of a GPU lasts.
-func (t *taints) left(gpu sharing.GPUID, now time.Time) time.Duration {
+// next is the time until the next taint ends; 0 without a taint.
+func (t *taints) next(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.gpus[gpu].until.Sub(now))
+	var next time.Duration
+	for _, one := range t.gpus {
+		if left := one.until.Sub(now); left > 0 && (next == 0 || left < next) {
+			next = left
+		}
+	}
+	return next
 }
