@@ -13,7 +13,7 @@ import (
 )
 
 // Baseline says which pods with ResourceClaims may have rights by which a container takes off its cap. Admission checks
-// pods with limits alone: a policy does not see whose devices a claim has.
+// only pods with limits: a policy does not see which driver a claim uses.
 type Baseline struct {
 	// Namespaces is asked for the label that allows it. Without it, no namespace has the label.
 	Namespaces Namespaces

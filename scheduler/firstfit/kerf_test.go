@@ -82,7 +82,7 @@ func kerfProfile(t *testing.T) schedconfig.KubeSchedulerProfile {
 	return p
 }
 
-// serveReports is an API server that has GPUNodes alone.
+// serveReports is an API server that has only GPUNodes.
 func serveReports(t *testing.T, reports map[string]gpunode.Status) *rest.Config {
 	t.Helper()
 	var items []map[string]any
@@ -115,7 +115,7 @@ func serveReports(t *testing.T, reports map[string]gpunode.Status) *rest.Config 
 	return &rest.Config{Host: server.URL}
 }
 
-// healthy are the reports and heartbeats of nodes whose agents run.
+// healthy are the reports and heartbeats of nodes with running agents.
 func healthy(nodes []cluster.Node) (map[string]gpunode.Status, map[string]time.Duration) {
 	reports, heartbeats := map[string]gpunode.Status{}, map[string]time.Duration{}
 	for _, n := range nodes {

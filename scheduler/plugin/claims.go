@@ -143,7 +143,7 @@ func (s *claimScorer) learnPlaced(manager fwk.SharedDRAManager) {
 	}
 }
 
-// begin prepares the scores of a pod's nodes; nil if none of its claims is to be allocated from devices of Kerf.
+// begin prepares the scores of a pod's nodes; nil if no claim needs devices of Kerf.
 func (s *claimScorer) begin(ctx context.Context, pod *corev1.Pod) *claimCycle {
 	if len(pod.Spec.ResourceClaims) == 0 || !s.core.listed() {
 		return nil

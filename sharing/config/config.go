@@ -45,7 +45,7 @@ type Pool struct {
 	// FrontEnd is the API through which the nodes advertise them.
 	FrontEnd sharing.FrontEnd `yaml:"frontend"`
 	// BindingConditions makes kube-scheduler bind a pod only after the MIG instances of its claims exist. It is for
-	// sharing.FrontEndDRA alone.
+	// sharing.FrontEndDRA.
 	BindingConditions bool `yaml:"bindingConditions"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
 	Place sharing.Spread `yaml:"placementPolicy"`

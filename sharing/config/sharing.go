@@ -264,6 +264,6 @@ func (c *checker) frontEnd(path string, p Pool) {
 			"offers no shares of MIG instances")
 	}
 	if p.BindingConditions && p.FrontEnd != sharing.FrontEndDRA {
-		c.bad(path+".bindingConditions", "true", "leave it out, or set frontend to dra", "is for frontend dra alone")
+		c.bad(path+".bindingConditions", "true", "leave it out, or set frontend to dra", "is only for frontend dra")
 	}
 }

@@ -24,7 +24,7 @@ const (
 	ReasonNotCreated = "InstanceNotCreated"
 )
 
-// Allocation is one allocation of a claim whose devices have binding conditions.
+// Allocation is one allocation of a claim, of devices with binding conditions.
 type Allocation struct {
 	UID, Namespace, Name string
 	// At is when the scheduler allocated the claim (RFC 3339). Node is the node of the devices.
@@ -36,7 +36,7 @@ type Allocation struct {
 // String returns "claim namespace/name".
 func (a Allocation) String() string { return "claim " + a.Namespace + "/" + a.Name }
 
-// Key is the same for the same allocation alone.
+// Key differs for each allocation.
 func (a Allocation) Key() string {
 	return strings.Join(append([]string{a.UID, a.At, a.Node}, a.Devices...), " ")
 }
@@ -53,7 +53,7 @@ const (
 	OutcomeOver
 )
 
-// Assign are the allocations whose devices a node has to make, in the order of namespace, name and UID.
+// Assign are the allocations that a node has to create MIG instances for, in the order of namespace, name and UID.
 func Assign(node string, all []Allocation) []Allocation {
 	var out []Allocation
 	for _, a := range all {

@@ -26,13 +26,13 @@ const (
 	ClassShare = "share." + sharing.Domain
 	ClassWhole = "whole." + sharing.Domain
 	ClassMIG   = "mig." + sharing.Domain
-	// ClassMonitor is for admin access alone.
+	// ClassMonitor is only for admin access.
 	ClassMonitor = MonitorDevice + "." + sharing.Domain
 )
 
 // MonitorDevice is a device that stands for all GPUs of its node, for admin access. Its attribute "type" has this
-// value, too. It consumes no counters: the scheduler gives no other device of a GPU whose counters claims have
-// consumed.
+// value, too. It consumes no counters. The scheduler gives no other device of a GPU once claims have consumed its
+// counters.
 const MonitorDevice = "monitor"
 
 // The attributes of devices that Kerf itself reads.

@@ -51,7 +51,7 @@ type companionShare struct {
 	share    sharing.Share
 }
 
-// first reports whether a share is to be added up: it is no companion's, or no companion came before with it.
+// first reports whether to add up a share: it is no companion's, or no companion came before with it.
 func (c *checked) first(sum string, e *entry, f sharing.Share) bool {
 	id := companionShare{sum, e.grant.DevicesKey(), f}
 	if id.key == "" {

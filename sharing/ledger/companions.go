@@ -13,7 +13,7 @@ import (
 
 // Companions are grants of the same requests of ResourceClaims for whole GPUs or a MIG instance. There is one for each
 // container that uses the claims, of one or of several pods. They have the same devices together, and no cap within
-// them. A GPU counts them once. Each has its own attachment, and ends alone.
+// them. A GPU counts them once. Each has its own attachment, and ends independently.
 
 // DevicesKey is equal for grants that have the same devices together. It is empty for a grant that has its devices
 // alone, or a share of them.
@@ -29,8 +29,8 @@ func (c Reservation) DevicesKey() string {
 	return strings.Join(sharing.FormatResourceRequests(c.Requests), " ")
 }
 
-// CompanionOf is the first of the grants whose devices another grant of these requests can have, too; false if there is
-// none. A claim that is not prepared any more gives nothing.
+// CompanionOf is the first grant with devices that another grant of these requests can have, too; false without one. A
+// claim that is not prepared any more gives nothing.
 func CompanionOf(requests []sharing.ResourceRequest, grants []Grant) (Grant, bool) {
 	for _, g := range grants {
 		if g.Withdrawn != ClaimEnded && g.DevicesKey() != "" && slices.Equal(g.Requests, requests) {

@@ -60,7 +60,7 @@ func measureFrontEnd(t *testing.T, claims bool, s *frontEndStart) {
 	spec := func(name string) podSpec { return one(name, gibs(1), hold) }
 	if claims {
 		e = beginWithDRA(t)
-		e.anyGPU("one", "1Gi")
+		e.template("one", "1Gi", "")
 		spec = func(name string) podSpec { return byClaim(name, "one", hold) }
 	} else {
 		e = beginWithAgent(t)
@@ -77,24 +77,6 @@ func measureFrontEnd(t *testing.T, claims bool, s *frontEndStart) {
 	}
 	s.own = append(s.own, own/time.Duration(*benchPods))
 	s.total = append(s.total, total)
-}
-
-// anyGPU makes a ResourceClaimTemplate of a share of any GPU.
-func (e *testCase) anyGPU(name, memory string) {
-	e.Helper()
-	text := fmt.Sprintf(`apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: %s, namespace: %s}
-spec:
-  spec:
-    devices:
-      requests:
-      - name: gpu
-        exactly: {deviceClassName: share.kerf.dev, capacity: {requests: {memory: %s}}}
-`, name, e.namespace, memory)
-	if err := e.apply(text); err != nil {
-		e.Fatal(err)
-	}
 }
 
 // ownTime is the sum of all that the agent has counted.

@@ -24,7 +24,7 @@ const (
 	unavailable     = draDriver + "/mig-unavailable"
 )
 
-// startClaimController installs the controller of claims, and has the node publish binding conditions.
+// startClaimController installs the controller of claims. Afterwards the node publishes binding conditions.
 func (e *testCase) startClaimController() {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "deploy/variants/dra-binding.yaml"))
@@ -57,26 +57,6 @@ func (e *testCase) startClaimController() {
 		}
 		return nil
 	})
-}
-
-// anyInstance makes a ResourceClaimTemplate of one MIG instance of any GPU.
-func (e *testCase) anyInstance(name, profile string) {
-	e.Helper()
-	if err := e.apply(fmt.Sprintf(`apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: %s, namespace: %s}
-spec:
-  spec:
-    devices:
-      requests:
-      - name: gpu
-        exactly:
-          deviceClassName: mig.kerf.dev
-          selectors:
-          - cel: {expression: "device.attributes['gpu.kerf.dev'].profile == '%s'"}
-`, name, e.namespace, profile)); err != nil {
-		e.Fatal(err)
-	}
 }
 
 // claimOf is the claim of a pod in the API server.
@@ -144,7 +124,7 @@ func TestDRABinding(t *testing.T) {
 	e.startClaimController()
 	gpus := e.node.gpus(t)
 	const run = "exec gpuload --json --alloc 1GiB --hold 1h"
-	e.anyInstance("half", "3g.40gb")
+	e.templateOf("half", "mig.kerf.dev", "device.attributes['gpu.kerf.dev'].profile == '3g.40gb'", "")
 	first := e.create(byClaim("first", "half", run))
 	first.running()
 	first.boundAfterItsInstance(gpus[0].UUID)

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,15 +62,7 @@ func TestDRAReboot(t *testing.T) {
 		t.Fatalf("node.sh up: %v", r)
 	}
 	e.waitForSlices(8)
-	always.until("another instance", func(o *corev1.Pod) error {
-		if o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded {
-			return final("%s", describe(o))
-		}
-		if !runs(o) || containerID(o.Status.ContainerStatuses[0]) == before {
-			return fmt.Errorf("%s", describe(o))
-		}
-		return nil
-	})
+	always.anotherInstance(before)
 	if l := always.loads("main", 1)[0]; l.Error != nil || l.Allocated != 9*gib || l.Total == nil || *l.Total != 10*gib {
 		t.Errorf("after the reboot: %v", l)
 	}

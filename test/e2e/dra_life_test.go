@@ -259,13 +259,7 @@ func TestDRAUpgrade(t *testing.T) {
 		fresh.delete()
 		fresh.released()
 		restarts.tell("main")
-		restarts.until("another instance", func(o *corev1.Pod) error {
-			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil ||
-				containerID(s) == before["restarts/main"].container {
-				return fmt.Errorf("%s", describe(o))
-			}
-			return nil
-		})
+		restarts.anotherInstance(before["restarts/main"].container)
 		e.wantHeld(restarts, "main", share(10*gib, 0))
 		before = e.heldBy(runs, restarts)
 	}

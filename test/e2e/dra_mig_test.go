@@ -15,22 +15,7 @@ import (
 // deviceTemplate makes a ResourceClaimTemplate of one device of a class on a GPU. more is part of the CEL expression.
 func (e *testCase) deviceTemplate(name, class, gpu, more string) {
 	e.Helper()
-	text := fmt.Sprintf(`apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: %s, namespace: %s}
-spec:
-  spec:
-    devices:
-      requests:
-      - name: gpu
-        exactly:
-          deviceClassName: %s
-          selectors:
-          - cel: {expression: "device.attributes['gpu.kerf.dev'].uuid == '%s'%s"}
-`, name, e.namespace, class, gpu, more)
-	if err := e.apply(text); err != nil {
-		e.Fatal(err)
-	}
+	e.templateOf(name, class, "device.attributes['gpu.kerf.dev'].uuid == '"+gpu+"'"+more, "")
 }
 
 // migFollowsClaims has claims switch the MIG mode of idle GPUs until the test ends.

@@ -30,7 +30,7 @@ spec:
 	}
 }
 
-// byName is a pod whose containers use a ResourceClaim that exists.
+// byName is a pod with containers that use an existing ResourceClaim.
 func byName(spec podSpec, claim string) podSpec {
 	before := spec.edit
 	spec.edit = func(p *corev1.Pod) {

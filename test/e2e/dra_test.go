@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -113,24 +114,34 @@ func (e *testCase) waitForSlices(gpus int) {
 	})
 }
 
-// template makes a ResourceClaimTemplate of one share of a GPU.
-func (e *testCase) template(name string, memory string, gpu string) {
+// template makes a ResourceClaimTemplate of one share of a GPU; of any GPU without a UUID.
+func (e *testCase) template(name, memory, gpu string) {
 	e.Helper()
-	text := fmt.Sprintf(`apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: %s, namespace: %s}
-spec:
-  spec:
-    devices:
-      requests:
-      - name: gpu
-        exactly:
-          deviceClassName: share.kerf.dev
-          selectors:
-          - cel: {expression: "device.attributes['gpu.kerf.dev'].uuid == '%s'"}
-          capacity: {requests: {memory: %s}}
-`, name, e.namespace, gpu, memory)
-	if err := e.apply(text); err != nil {
+	expression := ""
+	if gpu != "" {
+		expression = "device.attributes['gpu.kerf.dev'].uuid == '" + gpu + "'"
+	}
+	e.templateOf(name, "share.kerf.dev", expression, memory)
+}
+
+// templateOf makes a ResourceClaimTemplate of one device of a class. The CEL expression selects it, and memory is its
+// capacity. Both may be empty.
+func (e *testCase) templateOf(name, class, expression, memory string) {
+	e.Helper()
+	request := resourceapi.ExactDeviceRequest{DeviceClassName: class}
+	if expression != "" {
+		request.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: expression}}}
+	}
+	if memory != "" {
+		request.Capacity = &resourceapi.CapacityRequirements{Requests: map[resourceapi.QualifiedName]resource.Quantity{
+			"memory": resource.MustParse(memory)}}
+	}
+	template := &resourceapi.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: resourceapi.ResourceClaimSpec{
+			Devices: resourceapi.DeviceClaim{
+				Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &request}}}}}}
+	if _, err := e.client.ResourceV1().ResourceClaimTemplates(e.namespace).Create(background(), template,
+		metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
 }

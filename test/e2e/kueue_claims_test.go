@@ -48,7 +48,7 @@ func (q *quota) submitTo(s podSpec) {
 	job := q.object(charged{podSpec: s})
 	job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": claimQueue}
 	job.Spec.Template.Spec.SchedulerName = ""
-	for i := range job.Spec.Template.Spec.Containers { // Kueue reads requests alone.
+	for i := range job.Spec.Template.Spec.Containers { // Kueue reads only requests.
 		r := &job.Spec.Template.Spec.Containers[i].Resources
 		maps.Copy(r.Requests, r.Limits)
 	}

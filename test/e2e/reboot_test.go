@@ -178,15 +178,7 @@ func TestPodsOutliveReboot(t *testing.T) {
 	}
 	e.waitForAgentOnNode()
 	for _, p := range restarted {
-		o := p.until("another instance", func(o *corev1.Pod) error {
-			if o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded {
-				return final("%s", describe(o))
-			}
-			if !runs(o) || containerID(o.Status.ContainerStatuses[0]) == before[p.name] {
-				return fmt.Errorf("%s", describe(o))
-			}
-			return nil
-		})
+		o := p.anotherInstance(before[p.name])
 		if n := o.Status.ContainerStatuses[0].RestartCount; n != 1 {
 			t.Errorf("%s was started again %d times, want once", p.name, n)
 		}

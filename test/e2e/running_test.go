@@ -92,6 +92,20 @@ func (p *pod) running() *corev1.Pod {
 	})
 }
 
+// anotherInstance waits until the pod's only container runs as another one than before, by ID.
+func (p *pod) anotherInstance(before string) *corev1.Pod {
+	p.e.Helper()
+	return p.until("another instance", func(o *corev1.Pod) error {
+		if o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded {
+			return final("%s", describe(o))
+		}
+		if !runs(o) || containerID(o.Status.ContainerStatuses[0]) == before {
+			return fmt.Errorf("%s", describe(o))
+		}
+		return nil
+	})
+}
+
 // runs tells whether all app containers of a pod run.
 func runs(o *corev1.Pod) bool {
 	n := 0

@@ -107,13 +107,7 @@ func TestUpgrade(t *testing.T) {
 		fresh.running()
 		e.wantHeld(fresh, "main", share(5*gib, 0))
 		restarts.tell("main")
-		restarts.until("another instance", func(o *corev1.Pod) error {
-			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil ||
-				containerID(s) == before["restarts/main"].container {
-				return fmt.Errorf("%s", describe(o))
-			}
-			return nil
-		})
+		restarts.anotherInstance(before["restarts/main"].container)
 		e.wantHeld(restarts, "main", share(5*gib, 0))
 		before = e.heldBy(runs, restarts)
 	}

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -241,13 +240,7 @@ func TestUpgradeFrom(t *testing.T) {
 			pods = append(pods, cut) // which the next ones find
 		}
 		restarts.tell("main")
-		restarts.until("another instance", func(o *corev1.Pod) error {
-			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil ||
-				containerID(s) == before["again/main"].container {
-				return errors.New(describe(o))
-			}
-			return nil
-		})
+		restarts.anotherInstance(before["again/main"].container)
 		e.capped(restarts, 5*gib, 0)
 		ends.delete() // one that the one before has started
 		ends.released()

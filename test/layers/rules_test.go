@@ -92,7 +92,7 @@ var layers = []layer{
 		[]string{"api/gpunode", "internal/kube/access", "internal/kube/survey", "sharing", "sharing/allocator/cluster",
 			"sharing/config", "sharing/defrag", "sharing/defrag/control", "sharing/defrag/state",
 			"sharing/scheduler"}},
-	{"internal/kube/assign/...", "which claims a node gets follows from their allocations alone",
+	{"internal/kube/assign/...", "which claims a node gets follows only from their allocations",
 		[]string{"api/gpunode", "dra/resourceclaim", "sharing", "sharing/dra"}},
 	{"sharing/simulate/...",
 		"an experiment asks the allocator, and knows of a node what its agent reports, and no program",

@@ -134,8 +134,8 @@ type request struct {
 	Operation string `yaml:"op"`
 	// Resource is a resource or subresource, such as pods/ephemeralcontainers.
 	Resource string
-	// User is "agent" for kerf-agent on ownNode, "other-agent" for one whose token names no node, "claim-controller",
-	// else anybody.
+	// User is "agent" for kerf-agent on ownNode, "other-agent" for one with a token of no node, "claim-controller",
+	// else any user.
 	User        string
 	Object, Old values
 }

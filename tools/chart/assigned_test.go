@@ -48,7 +48,7 @@ func TestClaimControllerAssignsAlone(t *testing.T) {
 	byAdmin := func(r request) request { r.User = "admin"; return r }
 	created := updated(nil, nil)
 	created.Operation, created.Old = "CREATE", nil
-	const only = "may change the assigned claims of a GPUNode alone"
+	const only = "may change only the assigned claims of a GPUNode"
 	for name, c := range map[string]struct {
 		request
 		denied string

@@ -47,7 +47,7 @@ func claimInstead(c survey.Cluster, p survey.Pod) (string, error) {
 	if err != nil || len(nodes) == 0 {
 		return "", err
 	}
-	about := fmt.Sprintf("pods get GPUs of %d nodes (%s) by ResourceClaim alone (frontend dra); ", len(nodes),
+	about := fmt.Sprintf("pods get GPUs of %d nodes (%s) only by ResourceClaim (frontend dra); ", len(nodes),
 		few(nodes))
 	asked := translate.Pod{Annotations: p.Annotations}
 	for _, container := range p.Containers {

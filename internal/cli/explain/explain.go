@@ -58,7 +58,7 @@ memory, taints and affinity.
 
 For a pod with ResourceClaims, it reads the claims and ResourceSlices. It then
 does not evaluate CEL selectors and constraints. For a pending pod with limits,
-it shows the claim to write if nodes give GPUs by ResourceClaim alone.
+it shows the claim to write if nodes give GPUs only by ResourceClaim.
 
 Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 		Args: cobra.ExactArgs(1),

@@ -158,7 +158,7 @@ func TestExplainPod(t *testing.T) {
 	}
 }
 
-// A pod by limits that waits learns of the claim to write, if nodes give GPUs by ResourceClaim alone.
+// A pod by limits that waits learns of the claim to write, if nodes give GPUs only by ResourceClaim.
 func TestClaimToWrite(t *testing.T) {
 	lists := explained()
 	pod := func(name, limits string) {
@@ -177,7 +177,7 @@ func TestClaimToWrite(t *testing.T) {
 	for i, n := range of[1:] {
 		of[i+1] = strings.ReplaceAll(n, `"index":`, `"mode":"dra","allocatableBytes":85899345920,"index":`)
 	}
-	const about = "use a claim: pods get GPUs of 2 nodes (gpu-2, gpu-3) by ResourceClaim alone (frontend dra); "
+	const about = "use a claim: pods get GPUs of 2 nodes (gpu-2, gpu-3) only by ResourceClaim (frontend dra); "
 	for name, want := range map[string]string{
 		"huge": "write a ResourceClaimTemplate for container main: deviceClassName share.kerf.dev, " +
 			"capacity.requests {memory: 70Gi}; 'kerf translate --to dra' writes it\n",

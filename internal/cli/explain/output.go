@@ -24,7 +24,7 @@ type Explanation struct {
 	Needs     string `json:"needs"`
 	// PendingReason is why the pod has no GPU; empty where it has.
 	PendingReason string `json:"pendingReason,omitempty"`
-	// Remedy is how a pod with limits requests the same of nodes that give GPUs by ResourceClaim alone.
+	// Remedy is how a pod with limits requests the same of nodes that give GPUs only by ResourceClaim.
 	Remedy string `json:"remedy,omitempty"`
 	// Claims are its ResourceClaims with GPUs of Kerf.
 	Claims []claimed `json:"claims,omitempty"`

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package assign is the controller of ResourceClaims whose MIG instances are created before their pods are bound. It
+// Package assign is the controller of ResourceClaims that need MIG instances before their pods are bound. It
 // writes the allocations of each node to the spec of the node's GPUNode. So no agent reads all claims of the cluster.
 //
-// Promised: an allocation is in the spec while it is in the claim, and no longer. What is there follows from the claims
-// alone, so that the controller may stop at each step. It writes no other field, and one controller writes at a time.
+// Promised: an allocation is in the spec while it is in the claim, and no longer. It follows only from the
+// claims, so that the controller may stop at each step. It writes no other field, and one controller writes at a time.
 package assign
 
 import (
@@ -57,7 +57,7 @@ type controller struct {
 	client dynamic.Interface
 	claims cache.SharedIndexInformer
 	nodes  cache.SharedIndexInformer
-	// queue has the names of nodes whose spec may differ from the claims.
+	// queue has the names of nodes. The spec of their GPUNode may differ from the claims.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
@@ -82,7 +82,7 @@ func newController(log *slog.Logger, claims kubernetes.Interface, client dynamic
 	return c, nil
 }
 
-// handler has the node of each object, before and after a change, looked at.
+// handler queues the node of each object, before and after a change.
 func (c *controller) handler(nodeOf func(any) string) cache.ResourceEventHandler {
 	add := func(object any) {
 		if gone, is := object.(cache.DeletedFinalStateUnknown); is {
@@ -122,7 +122,7 @@ func (c *controller) run(ctx context.Context) error {
 	}
 }
 
-// reconcile brings the spec of a GPUNode in line with the claims. A node without a GPUNode is looked at again once it
+// reconcile brings the spec of a GPUNode in line with the claims. A node without a GPUNode is queued again once it
 // has one.
 func (c *controller) reconcile(ctx context.Context, node string) error {
 	object, there, err := c.nodes.GetStore().GetByKey(node)

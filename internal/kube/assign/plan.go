@@ -30,7 +30,7 @@ func same(a, b []gpunode.AssignedClaim) bool {
 	})
 }
 
-// patchOf is a merge patch of the assigned claims alone.
+// patchOf is a merge patch of only the assigned claims.
 func patchOf(claims []gpunode.AssignedClaim) ([]byte, error) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"assignedClaims": claims}})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 type world struct {
 	mu  sync.Mutex
 	log []string
-	// broken are the devices whose instances cannot be created.
+	// broken are the devices that cannot be created.
 	broken map[string]bool
 	// outcome is what the claims say. away is true while the API server does not answer.
 	outcome map[string]dra.Outcome
@@ -102,7 +102,7 @@ func (w *world) Tainted(_ context.Context, device string) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.published--
-	w.note("look %s %t", device, w.published < 0)
+	w.note("read %s %t", device, w.published < 0)
 	return w.published < 0, nil
 }
 
@@ -157,8 +157,8 @@ func TestTaintBeforeFailure(t *testing.T) {
 		one := allocation("one", "a-1")
 		w.creator.Want([]dra.Allocation{one})
 		time.Sleep(patience + 5*time.Second)
-		w.want(t, "failed", strings.Repeat("create a-1, ", 5)+`release one, taints ["a"], look a-1 false, `+
-			"release one, look a-1 false, release one, look a-1 true, report one: no memory for a-1")
+		w.want(t, "failed", strings.Repeat("create a-1, ", 5)+`release one, taints ["a"], read a-1 false, `+
+			"release one, read a-1 false, release one, read a-1 true, report one: no memory for a-1")
 		time.Sleep(firstTaint)
 		w.want(t, "later", "taints []")
 		w.creator.Want([]dra.Allocation{allocation("two", "a-1")}) // allocated again

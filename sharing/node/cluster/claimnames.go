@@ -14,7 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/claims"
 )
 
-// namingPreparer is a Preparer whose grants get the names of their claims. Requests of containers have only UIDs.
+// namingPreparer is a Preparer that gives grants the names of their claims. Requests of containers have only UIDs.
 type namingPreparer struct {
 	*claims.Preparer
 	names claimNames

@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Hold keeps a MIG instance, created or not, for a ResourceClaim whose pod is not bound yet. It is no grant: no
+// Hold keeps a MIG instance, created or not, for a ResourceClaim until its pod is bound. It is no grant: no
 // container gets the instance by it.
 type Hold struct {
 	// Key is the allocation of the claim, and ClaimUID the claim. Who is the claim, for people.

@@ -22,7 +22,7 @@ const claimRemedy = "give each pod its own claim, for example with a ResourceCla
 
 // Claimed says which grant a container uses that ResourceClaims admit. Exactly one field is set.
 type Claimed struct {
-	// Own is its grant. Companion is a grant whose whole GPUs or MIG instance it can have, too.
+	// Own is its grant. Companion is a grant with whole GPUs or a MIG instance that it can have, too.
 	Own, Companion ledger.GrantID
 	// Former is the grant of a container that does not run again, which it takes over.
 	Former ledger.GrantID
@@ -57,7 +57,7 @@ func ClaimGrant(l *ledger.Ledger, ask sharing.ContainerRequest) (Claimed, error)
 }
 
 // formerOf is the grant of a share that a container takes over. It is of a pod that ended, or of an init container of
-// the same pod. It prefers the grant of a container of the same name, and then one whose cap others share.
+// the same pod. It prefers the grant of a container of the same name, and then one with a cap that others share.
 func formerOf(l *ledger.Ledger, ask sharing.ContainerRequest) (ledger.GrantID, error) {
 	var found []ledger.Grant
 	for _, g := range l.Grants() {

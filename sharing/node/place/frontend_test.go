@@ -36,7 +36,7 @@ func TestFrontEnds(t *testing.T) {
 		if got := indexes(p.Placement); !slices.Equal(got, tt.want) || (err != nil) != (tt.want == nil) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		if tt.want == nil && !strings.Contains(err.Error(), "given by ResourceClaim") {
+		if tt.want == nil && !strings.Contains(err.Error(), "given only by ResourceClaim") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

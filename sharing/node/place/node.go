@@ -133,7 +133,7 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 		}
 		apply(&s, n.Settings[id], v.Grants)
 		if n.byPlugin && n.Settings[id].FrontEnd == sharing.FrontEndDRA {
-			const why = "is given by ResourceClaim alone (frontend dra)"
+			const why = "is given only by ResourceClaim (frontend dra)"
 			s.Shut, s.NoWhole = why, why
 		}
 		if why := n.Modes.Switching(id.UUID); !id.IsInstance() {
