@@ -2,8 +2,8 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Parses every shell script with the shell that its first line names, checks that it may be executed, and
-# runs shellcheck where that is installed.
+# Parses every shell script with the shell that its first line names, checks that it may be executed and defines no
+# function twice, and runs shellcheck where that is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,11 @@ for script in "${scripts[@]}"; do
 	fi
 	if [ ! -x "$script" ]; then
 		echo "$script is not executable: chmod +x $script" >&2
+		bad=1
+	fi
+	twice=$(sed -n 's/^\([a-z_][a-z0-9_]*\)().*/\1/p' "$script" | sort | uniq -d | paste -sd' ') # the shell takes the last
+	if [ -n "$twice" ]; then
+		echo "$script defines these functions more than once: $twice" >&2
 		bad=1
 	fi
 done
