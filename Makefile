@@ -38,8 +38,8 @@ PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org
 TOOLS := $(CURDIR)/bin/tools
 # Kubernetes is compiled in one way, by the end-to-end suite as well, so that it is compiled once.
 AS_SCHEDULER := CGO_ENABLED=0 GOFLAGS=-trimpath
-# What kube-scheduler says of its own version, which it compares with that of the API server.
-SCHEDULER_FLAGS = -s -w -buildid= -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
+# Kerf's version, and that of kube-scheduler, which it compares with that of the API server.
+SCHEDULER_FLAGS = -s -w -buildid= -X main.version=$(VERSION) -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=37
 
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
