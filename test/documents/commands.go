@@ -72,8 +72,8 @@ func Commands(page, text string, not map[string]string) ([]Command, error) {
 	return out, nil
 }
 
-// Section is the part of a page below a heading, with blocks in lists moved to the left, so that Commands reads them. It
-// ends at the next heading of the same or a higher level. The error says that the heading is not there exactly once.
+// Section is the part of a page below a heading, up to the next heading of the same or a higher level. It moves blocks
+// in lists to the left, so that Commands reads them. The error says that the page has not exactly one such heading.
 func Section(text, heading string) (string, error) {
 	var part []string
 	level, found, code := "", 0, false

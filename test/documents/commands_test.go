@@ -65,7 +65,8 @@ func TestCommands(t *testing.T) {
 }
 
 func TestSection(t *testing.T) {
-	page := "# A\n\n## B\n\n```\n# no heading\none\n```\n\n### C\n\n1. x\n\n   ```\n   two\n   ```\n\n## D\n\n```\nthree\n```\n"
+	page := "# A\n\n## B\n\n```\n# no heading\none\n```\n\n### C\n\n1. x\n\n   ```\n   two\n   ```\n\n" +
+		"## D\n\n```\nthree\n```\n"
 	for heading, want := range map[string]int{"B": 3, "C": 1, "D": 1, "A": 4} {
 		part, err := documents.Section(page, heading)
 		if err != nil {
