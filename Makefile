@@ -38,8 +38,8 @@ PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org
 TOOLS := $(CURDIR)/bin/tools
 # Kubernetes is compiled in one way, by the end-to-end suite as well, so that it is compiled once.
 AS_SCHEDULER := CGO_ENABLED=0 GOFLAGS=-trimpath
-# What kube-scheduler says of its own version, which it compares with that of the API server.
-SCHEDULER_FLAGS = -s -w -buildid= -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
+# Kerf's version, and that of kube-scheduler, which it compares with that of the API server.
+SCHEDULER_FLAGS = -s -w -buildid= -X main.version=$(VERSION) -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=37
 
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
@@ -71,7 +71,7 @@ KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
 # What make gate runs, as far as this Makefile has it, in this order. A name with "?" may say that it did not run.
-GATE_TARGETS := test race race-scheduler verify console-browser demo e2e attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
+GATE_TARGETS := test race race-scheduler verify console-browser demo e2e e2e-release attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
 GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST))),$(GATE_TARGETS)) vulncheck?
 
 ##@ Build
@@ -166,6 +166,11 @@ e2e-neighbors: build kerf-scheduler ## Type the commands of the pages for Podman
 	@cd test/e2e/node/kuberay && go mod tidy -diff
 	@cd test/e2e/node/karpenter && go mod tidy -diff
 	hack/e2e.sh -run '^TestNeighbor' -neighbors=true
+
+.PHONY: e2e-release
+e2e-release: build kerf-scheduler ## Make the files of a release, and install them on a node as e2e's without a registry; needs root
+	@$(MAKE) -s release RELEASE=.cache/e2e-release VERSION=v0.1.0 REGISTRY=registry.example/kerf
+	hack/e2e.sh -run '^TestAirGapped$$' '-release=$(CURDIR)/.cache/e2e-release/v0.1.0'
 
 .PHONY: e2e-upgrade
 e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to this one and back while pods run, on a node as e2e's; needs root (builds that one, too)

@@ -4,7 +4,7 @@
 #
 # A Kubernetes cluster of three nodes with simulated GPUs on this machine, for docs/start/quick-start.md and docs/start/tutorial.md, or to try things:
 #
-#   hack/cluster.sh up            start it, or what of it does not run
+#   hack/cluster.sh up [RELEASE]  start it, or what of it does not run; import the images of that folder of 'make release'
 #   eval "$(hack/cluster.sh env)" kubectl, helm and kubectl kerf for this shell
 #   hack/cluster.sh version TAG   build the agent as that version, and give the nodes images with that tag
 #   hack/cluster.sh console       add the web console to the Kerf that helm installed, and serve it on this machine
@@ -42,6 +42,7 @@ each() {
 }
 
 up() {
+	[ -z "${1:-}" ] || set_release "$1"
 	at 1 up
 	at 1 helm >/dev/null
 	at 2 up &
@@ -49,8 +50,32 @@ up() {
 	at 3 up
 	wait $second
 	each tag dev
+	[ ! -f "$dir/release" ] || each import
 	commands
 }
+
+# set_release FOLDER: keep where the files of the release are.
+set_release() {
+	[ -f "$1/SHA256SUMS" ] || {
+		echo "hack/cluster.sh: $1 has no file SHA256SUMS: make the files with 'make release'" >&2
+		exit 1
+	}
+	mkdir -p "$dir"
+	realpath "$1" >"$dir/release"
+}
+
+# import N: the images of the release.
+import() {
+	local image
+	for image in agent scheduler; do
+		at "$1" node ctr -n k8s.io images import "$(archive "$image")" >/dev/null
+	done
+}
+
+archive() { echo "$(<"$dir/release")"/kerf-"$1"-v*-linux-amd64.oci.tar; }
+
+# registry prints the registry of the release, as its archives name it.
+registry() { tar -xOf "$(archive agent)" index.json | sed -n 's|.*"org.opencontainers.image.ref.name": *"\(.*\)/agent:.*|\1|p'; }
 
 # tag TAG N: the images as an administrator would have pushed them.
 tag() {
@@ -65,7 +90,12 @@ commands() {
 	mkdir -p "$dir/path"
 	ln -sf "$tools/bin/kubectl" "$dir/path/kubectl"
 	ln -sf "$PWD/bin/kerf" "$dir/path/kerf"
-	ln -sf "$PWD/bin/kerf" "$dir/path/kubectl-kerf"
+	rm -f "$dir/path/kubectl-kerf"
+	if [ -f "$dir/release" ]; then
+		tar -xzf "$(<"$dir/release")"/kubectl-kerf-v*-linux-amd64.tar.gz -C "$dir/path" kubectl-kerf
+	else
+		ln -s "$PWD/bin/kerf" "$dir/path/kubectl-kerf"
+	fi
 	# The simulated driver has its capability files, by which MIG instances are reached, in a separate folder; on a real
 	# node they are in /proc and /dev.
 	cat >"$dir/path/simulated" <<-'END'
@@ -104,13 +134,24 @@ version() {
 	done
 	each tag "$tag"
 	each image "$tag"
+	[ ! -f "$dir/release" ] || each publish "$(registry)" "$tag"
 	rm -rf "$root"
+}
+
+# publish REGISTRY TAG N: the images under the registry of the release, where the chart of the release expects them.
+publish() {
+	local image
+	for image in agent scheduler; do
+		at "$3" node ctr -n k8s.io images tag --force "kerf.test/$image:$2" "$1/$image:$2" >/dev/null
+	done
 }
 
 # console runs the console in the cluster until ctrl-C ends the port forward. Its user is an administrator.
 console() {
 	eval "$(print_env)"
-	helm upgrade kerf deploy/chart --namespace kerf-system --reset-then-reuse-values --set console.enabled=true >/dev/null
+	local chart=deploy/chart
+	[ ! -f "$dir/release" ] || chart=$(echo "$(<"$dir/release")"/kerf-[0-9]*.tgz)
+	helm upgrade kerf "$chart" --namespace kerf-system --reset-then-reuse-values --set console.enabled=true >/dev/null
 	kubectl rollout status -n kerf-system deployment/kerf-console --timeout=2m
 	kubectl create serviceaccount console-admin --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 	kubectl create clusterrolebinding console-admin --clusterrole=cluster-admin --serviceaccount=default:console-admin \
@@ -177,11 +218,11 @@ down() {
 	for n in 3 2 1; do
 		[ ! -f "$dir/1/net" ] || at "$n" down # else the cluster is down already
 	done
-	rm -rf "$dir/path" "$dir/helm" "$dir/version"
+	rm -rf "$dir/path" "$dir/helm" "$dir/version" "$dir/release"
 }
 
 case ${1:-} in
-up) up ;;
+up) up "${2:-}" ;;
 env) print_env ;;
 version) version "${2:?which tag?}" ;;
 console) console "${2:-}" ;;

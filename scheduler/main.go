@@ -26,9 +26,12 @@ import (
 // kube-scheduler. The variable GOGC overrules it.
 const garbagePercent = 50
 
+// version is set by the linker.
+var version = "dev"
+
 func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(garbagePercent)
 	}
-	os.Exit(cli.Run(command.New(app.WithPlugin(plugin.Name, plugin.NewFactory(legacyregistry.Register)))))
+	os.Exit(cli.Run(command.New(version, app.WithPlugin(plugin.Name, plugin.NewFactory(legacyregistry.Register)))))
 }

@@ -31,15 +31,21 @@ import (
 // emulatedVersion is kube-scheduler's flag for the version that it emulates.
 const emulatedVersion = "emulated-version"
 
-// New returns the command. Its flags are those of kube-scheduler.
-func New(plugins ...app.Option) *cobra.Command {
+// New returns the command. Its flags are those of kube-scheduler. With --version it prints the given version of Kerf
+// and that of kube-scheduler.
+func New(version string, plugins ...app.Option) *cobra.Command {
 	opts := options.NewOptions()
 	cmd := &cobra.Command{
 		Use: "kerf-scheduler",
 		Long: `kerf-scheduler assigns pods to nodes, and grants their GPU requests.
 It is kube-scheduler with the plugin Kerf. If --emulated-version is not set, it
 emulates the version of the API server.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, opts, plugins) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := printVersion(cmd, version); err != nil {
+				return err
+			}
+			return run(cmd, opts, plugins)
+		},
 		Args: cobra.NoArgs,
 	}
 	sets := opts.Flags
@@ -51,6 +57,17 @@ emulates the version of the API server.`,
 	columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, *sets, columns)
 	return cmd
+}
+
+// printVersion prints the version of Kerf if --version requests it. With --version=raw, only kube-scheduler prints.
+func printVersion(cmd *cobra.Command, version string) error {
+	if f := cmd.Flags().Lookup("version"); f == nil || f.Value.String() != "true" {
+		return nil
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Name(), version); err != nil {
+		return fmt.Errorf("print version: %w", err)
+	}
+	return nil
 }
 
 // run is the scheduler, until a signal ends it or an error.

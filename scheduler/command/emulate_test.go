@@ -43,7 +43,7 @@ func TestOlderOf(t *testing.T) {
 // TestOldestVersionIsValid shows that Kubernetes' own check accepts the oldest version of olderOf.
 func TestOldestVersionIsValid(t *testing.T) {
 	opts := options.NewOptions()
-	cmd := New()
+	cmd := New("dev")
 	own := opts.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).BinaryVersion()
 	oldest, err := olderOf("v1.1.0", own)
 	if err != nil {

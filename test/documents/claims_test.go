@@ -112,7 +112,7 @@ func TestReadmeInstallsAsTheQuickStart(t *testing.T) {
 	}
 	_, after, _ := strings.Cut(string(readme), "\n## Install on a cluster\n\n```\n")
 	block, _, found := strings.Cut(after, "```\n")
-	here := strings.NewReplacer("registry.example/kerf", "kerf.test", " NODE ", " node-1 node-2 ")
+	here := strings.NewReplacer(" NODE ", " node-1 node-2 ")
 	commands := strings.Split(strings.TrimSpace(here.Replace(block)), "\n")
 	if !found || len(commands) != 4 {
 		t.Fatalf("the README installs with %q", commands)

@@ -72,6 +72,32 @@ func Commands(page, text string, not map[string]string) ([]Command, error) {
 	return out, nil
 }
 
+// Section is the part of a page below a heading, up to the next heading of the same or a higher level. It moves blocks
+// in lists to the left, so that Commands reads them. The error says that the page has not exactly one such heading.
+func Section(text, heading string) (string, error) {
+	var part []string
+	level, found, code := "", 0, false
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimPrefix(line, "   ")
+		code = code != fence.MatchString(line)
+		marks, title, isHeading := strings.Cut(line, " ")
+		isHeading = isHeading && !code && marks != "" && strings.Trim(marks, "#") == ""
+		switch {
+		case isHeading && title == heading:
+			found++
+			level = marks
+		case isHeading && len(marks) <= len(level):
+			level = ""
+		case level != "":
+			part = append(part, line)
+		}
+	}
+	if found != 1 {
+		return "", fmt.Errorf("heading %q: found %d times, want 1", heading, found)
+	}
+	return strings.Join(part, "\n"), nil
+}
+
 // Kubectl are the commands of docs/operate/install-with-kubectl.md that a simulated node cannot run, and why.
 func Kubectl() map[string]string {
 	const toolkit, docker = "there is no driver of NVIDIA's, and none of its tools",

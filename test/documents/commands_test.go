@@ -63,3 +63,21 @@ func TestCommands(t *testing.T) {
 		t.Errorf("an open text: %v", err)
 	}
 }
+
+func TestSection(t *testing.T) {
+	page := "# A\n\n## B\n\n```\n# no heading\none\n```\n\n### C\n\n1. x\n\n   ```\n   two\n   ```\n\n" +
+		"## D\n\n```\nthree\n```\n"
+	for heading, want := range map[string]int{"B": 3, "C": 1, "D": 1, "A": 4} {
+		part, err := documents.Section(page, heading)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := documents.Commands("a.md", part, nil)
+		if err != nil || len(all) != want {
+			t.Errorf("%s: commands %+v, error %v, want %d", heading, all, err, want)
+		}
+	}
+	if _, err := documents.Section(page+page, "B"); err == nil || !strings.Contains(err.Error(), `"B": found 2 times`) {
+		t.Errorf("a heading that is there twice: %v", err)
+	}
+}

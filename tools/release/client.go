@@ -92,7 +92,7 @@ spec:
 	return r.add("kerf-krew.yaml", []byte(b.String()))
 }
 
-// writeChart writes the chart with the images of this release.
+// writeChart writes the chart with the images of this release, and the namespace, which must exist before the chart.
 func (r *release) writeChart() error {
 	entries, err := tree(filepath.Join(r.root, "deploy", "chart"), "kerf")
 	if err != nil {
@@ -116,7 +116,14 @@ func (r *release) writeChart() error {
 	if err != nil {
 		return err
 	}
-	return r.add("kerf-"+r.number()+".tgz", archive)
+	if err := r.add("kerf-"+r.number()+".tgz", archive); err != nil {
+		return err
+	}
+	namespace, err := os.ReadFile(filepath.Join(r.root, "deploy", "manifests", "00-namespace.yaml"))
+	if err != nil {
+		return fmt.Errorf("read namespace: %w", err)
+	}
+	return r.add("kerf-namespace.yaml", namespace)
 }
 
 // replaceLine sets the value of the only line that starts with key.

@@ -89,6 +89,7 @@ func TestRelease(t *testing.T) {
 	r := packed(t, from)
 	for name, test := range map[string]func(*testing.T, string, *release){
 		"same bytes twice": testSameBytesTwice, "images": testImages, "chart": testChartNamesTheRelease,
+		"namespace":    testNamespace,
 		"command line": testCommandLine, "SBOM and provenance": testSBOMAndProvenance,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, from, r) })
@@ -111,7 +112,7 @@ func testSameBytesTwice(t *testing.T, from string, one *release) {
 			t.Errorf("SHA256SUMS lacks %q", want)
 		}
 	}
-	if len(files) != 13 {
+	if len(files) != 14 {
 		t.Errorf("%d files: %s", len(files), sums)
 	}
 }
@@ -192,6 +193,13 @@ func testChartNamesTheRelease(t *testing.T, _ string, r *release) {
 	}
 	if !strings.Contains(string(files["kerf/Chart.yaml"]), "\nappVersion: v1.2.3\n") {
 		t.Errorf("Chart.yaml: %s", files["kerf/Chart.yaml"])
+	}
+}
+
+func testNamespace(t *testing.T, _ string, r *release) {
+	if text := string(r.read(t, "kerf-namespace.yaml")); !strings.Contains(text, "\n  name: kerf-system\n") ||
+		!strings.Contains(text, "pod-security.kubernetes.io/enforce: privileged") {
+		t.Errorf("namespace:\n%s", text)
 	}
 }
 
