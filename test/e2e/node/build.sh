@@ -26,7 +26,7 @@ key() {
 # go_build OUTPUT DIR PACKAGE CGO TAGS LDFLAGS [FLAG...]: the flags are for go build.
 go_build() {
 	local out=$BIN/$1 dir=$2 package=$3 cgo=$4 tags=$5 ldflags=$6 began=$SECONDS k
-	k=$(key "$dir" "$(go version)" "$@")
+	k=$(key "$dir" "$(go version)" "$1" "${dir#"$REPO/"}" "${@:3}") # the same in each copy of the source tree
 	if [ -x "$out" ] && [ "$(cat "$out.key" 2>/dev/null)" = "$k" ]; then
 		return
 	fi
