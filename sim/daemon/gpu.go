@@ -32,7 +32,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		return c.info()
 	case wire.OpMemory:
 		m, err := c.memory(req.Args[0], chain)
-		return vals(err, m.Total, m.Reserved, m.Free, m.Used)
+		return vals(err, m.Total, m.Reserved, m.Free, m.Used, c.systemMemory())
 	case wire.OpUtilization:
 		gpu, mem, err := c.d.model.Utilization(c.minor, now())
 		return vals(err, gpu, mem)
@@ -260,7 +260,7 @@ func (c *device) telemetry(more bool, chain model.Chain) (wire.Response, error) 
 	m, err2 := c.memory(0, chain)
 	// #nosec G115 -- none is negative
 	r.Vals = append(r.Vals, uint64(gpu), uint64(mem), uint64(m.Total), uint64(m.Reserved), uint64(m.Free),
-		uint64(m.Used))
+		uint64(m.Used), uint64(c.systemMemory()))
 	return r, errors.Join(err1, err2)
 }
 

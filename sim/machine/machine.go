@@ -56,12 +56,14 @@ type Instance struct {
 
 // Model is what all GPUs of one product share.
 type Model struct {
-	Name                 string // as NVML reports it
-	Architecture         uint64 // NVML_DEVICE_ARCH_*
-	Brand                uint64 // NVML_BRAND_*
-	CCMajor, CCMinor     uint64 // compute capability
-	Memory, Reserved     sharing.Bytes
-	Context              sharing.Bytes // what each context costs
+	Name             string // as NVML reports it
+	Architecture     uint64 // NVML_DEVICE_ARCH_*
+	Brand            uint64 // NVML_BRAND_*
+	CCMajor, CCMinor uint64 // compute capability
+	Memory, Reserved sharing.Bytes
+	Context          sharing.Bytes // what each context costs
+	// SystemMemory is true for a GPU without dedicated memory: Memory is the machine's, and NVML does not report it.
+	SystemMemory         bool
 	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not reported
 	SMs, ThreadsPerSM    uint64
 	PowerLimit           uint64 // milliwatts; 0: not reported, like the two clocks
