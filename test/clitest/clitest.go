@@ -145,7 +145,7 @@ func WriteFile(t *testing.T, dir, name, content string, mode os.FileMode) string
 func Node(ready bool, names ...string) *nodeapi.GetNodeResponse {
 	p := &nodeapi.GetNodeResponse{
 		Ready: ready, DriverVersion: "615.71.09",
-		Gpus: []*nodeapi.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", CapacityBytes: 80 << 30, Health: "healthy",
+		Gpus: []*nodeapi.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", CapacityBytes: new(uint64(80 << 30)), Health: "healthy",
 			Levels: []string{"driver"}}},
 	}
 	if !ready {
