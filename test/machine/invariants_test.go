@@ -216,7 +216,7 @@ func (f *findings) use(p picture, byUUID map[string]gpu) {
 		}
 	}
 	for _, d := range p.status.GPUs {
-		if d.Used == nil && d.Health == "healthy" {
+		if d.Used == nil && d.Memory > 0 && d.Health == "healthy" {
 			f.pass("GPU %d: use not known", d.Index)
 		} else if d.Used != nil && !d.MIG && *d.Used != total[d.UUID] {
 			f.pass("GPU %d: used_bytes %d, the driver's processes have %d", d.Index, *d.Used, total[d.UUID])
@@ -234,7 +234,7 @@ func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, b
 		d := byUUID[fr.GPU]
 		got := within[fr.GPU]
 		switch {
-		case got <= fr.Memory+fr.Burst || g.Level == "none":
+		case got <= fr.Memory+fr.Burst || g.Level == "none" || g.Whole && d.Memory == 0: // unknown: it has the GPU alone
 		case g.Level == "reactive":
 			// The level is reactive: Kerf reports what exceeds the cap, and then follows the pool's policy.
 			if !slices.ContainsFunc(warnings,
