@@ -37,7 +37,7 @@ CROSS := $(CURDIR)/.cache/cross
 ARM64 := GOARCH=arm64 CGO_ENABLED=1 CC='$(CROSS)/bin/aarch64-linux-gnu-gcc'
 # Packages without cgo whose tests need no driver: they run under the emulator.
 PURE := ./api/... ./sharing ./sharing/allocator/... ./sharing/audit ./sharing/backend/choice ./sharing/config/... \
-	./sharing/dra ./sharing/ledger ./sharing/node/gpunode ./sharing/node/record ./sharing/packing ./sharing/translate/... \
+	./sharing/dra ./sharing/ledger ./sharing/node/record ./sharing/packing ./sharing/translate/... \
 	./sharing/usage ./mig ./mig/plan ./mig/parted ./hooks/oci/wire ./internal/present ./monitor/attribution ./sim/machine ./sim/wire
 
 # The systems of kubectl-kerf.

@@ -117,8 +117,8 @@ type Grant struct {
 	Claims []string `json:"claims,omitempty"`
 }
 
-// Share is a grant's share of one GPU. MemoryBytes is guaranteed, and 0 for a whole GPU whose memory is unknown. BurstBytes is what it may use above that now, and
-// MaxBurstBytes the maximum of both together, 0 without bursting.
+// Share is a grant's share of one GPU. MemoryBytes is guaranteed, and 0 for a whole GPU whose memory is unknown.
+// BurstBytes is what it may use above that now, and MaxBurstBytes the maximum of both together, 0 without bursting.
 type Share struct {
 	GPU           string  `json:"gpu"`
 	MemoryBytes   uint64  `json:"memoryBytes"`

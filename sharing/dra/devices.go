@@ -113,7 +113,8 @@ func Devices(node Node, gpus []GPU) []Device {
 			d := Device{Name: DeviceName(g.UUID, kind), GPU: g.UUID, Kind: kind, Taints: taints(g), Counters: all,
 				Consumes: consumes}
 			switch {
-			case kind == KindWhole && !g.Whole, kind == KindShare && (!g.Share || g.SystemMemory || gib(g.Usable()) == 0):
+			case kind == KindWhole && !g.Whole,
+				kind == KindShare && (!g.Share || g.SystemMemory || gib(g.Usable()) == 0):
 				continue
 			case kind == KindShare:
 				d.Capacity = capacity(g)

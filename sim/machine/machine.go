@@ -56,14 +56,12 @@ type Instance struct {
 
 // Model is what all GPUs of one product share.
 type Model struct {
-	Name             string // as NVML reports it
-	Architecture     uint64 // NVML_DEVICE_ARCH_*
-	Brand            uint64 // NVML_BRAND_*
-	CCMajor, CCMinor uint64 // compute capability
-	Memory, Reserved sharing.Bytes
-	Context          sharing.Bytes // what each context costs
-	// SystemMemory is true for a GPU without dedicated memory: Memory is the machine's, and NVML does not report it.
-	SystemMemory         bool
+	Name                 string // as NVML reports it
+	Architecture         uint64 // NVML_DEVICE_ARCH_*
+	Brand                uint64 // NVML_BRAND_*
+	CCMajor, CCMinor     uint64 // compute capability
+	Memory, Reserved     sharing.Bytes
+	Context              sharing.Bytes // what each context costs
 	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not reported
 	SMs, ThreadsPerSM    uint64
 	PowerLimit           uint64 // milliwatts; 0: not reported, like the two clocks
@@ -76,6 +74,8 @@ type Model struct {
 	MemorySlices  int
 	Profiles      []Profile
 	Costs         Costs
+	// SystemMemory is true for a GPU without dedicated memory. Memory is the machine's then, and NVML does not report it.
+	SystemMemory bool
 }
 
 // Costs are measured times and sizes that a driver documents nowhere. The zero value is a driver without them.

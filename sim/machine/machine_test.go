@@ -18,8 +18,8 @@ import (
 )
 
 func TestBuiltInMachines(t *testing.T) {
-	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "gb10", "h100x8", "h200x8", "l40sx4", "mixed", "rtxpro6000x4",
-		"t4x4"}, Names()); d != "" {
+	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "gb10", "h100x8", "h200x8", "l40sx4", "mixed",
+		"rtxpro6000x4", "t4x4"}, Names()); d != "" {
 		t.Fatalf("names (-want +got):\n%s", d)
 	}
 	type gist struct {

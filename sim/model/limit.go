@@ -32,8 +32,8 @@ type Limit struct {
 // With Misc a cleared limit stays as one that never refuses: as the nearest one it keeps those above it from counting,
 // also where nothing was before (open-gpu-kernel-modules 615, memacct.c). admin says whether the caller has
 // CAP_SYS_ADMIN. Errors, by nvml.h of NVML 13.4: NotSupported (the driver has no limits, the GPU is in MIG mode, or it
-// is the root group; assumed for a GPU without dedicated memory), NoPermission, Invalid (hard 0, soft above hard, or a limit above the GPU's memory), InvalidLimit
-// (below present use with Misc), Lost.
+// is the root group; assumed for a GPU without dedicated memory), NoPermission, Invalid (hard 0, soft above hard, or a
+// limit above the GPU's memory), InvalidLimit (below present use with Misc), Lost.
 func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.Bytes) error {
 	g, err := m.gpu(index)
 	if err != nil {

@@ -234,7 +234,9 @@ func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, b
 		d := byUUID[fr.GPU]
 		got := within[fr.GPU]
 		switch {
-		case got <= fr.Memory+fr.Burst || g.Level == "none" || g.Whole && d.Memory == 0: // unknown: it has the GPU alone
+		case got <= fr.Memory+fr.Burst || g.Level == "none":
+		case g.Whole && d.Memory == 0:
+			// The memory is unknown, and the grant has the GPU alone.
 		case g.Level == "reactive":
 			// The level is reactive: Kerf reports what exceeds the cap, and then follows the pool's policy.
 			if !slices.ContainsFunc(warnings,

@@ -19,8 +19,9 @@ func TestSystemMemory(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, setup{hardware: "gb10", driver: driver, noAgent: true})
-			m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools: [{name: default, backends: [driver, mps, " +
-				"libkerf, reactive]}]\n  profiles: [{name: burst, memory: 1GiB, maxBurstMemory: 2GiB}]\n")}
+			m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools: [{name: default, " +
+				"backends: [driver, mps, libkerf, reactive]}]\n" +
+				"  profiles: [{name: burst, memory: 1GiB, maxBurstMemory: 2GiB}]\n")}
 			m.startAgent()
 			m.ready()
 			m.wantUnknownMemory()

@@ -113,7 +113,7 @@ func labelsOf(b status.LedgerState) kube.NodeLabels {
 			"nvidia.com/gpu.count":   strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
 		},
 	}
-	if unknown { // the least is unknown where that of one GPU is
+	if unknown {
 		l.Own[sharing.LabelMemory] = gpunode.Unknown
 		delete(l.GFD, "nvidia.com/gpu.memory")
 	}
