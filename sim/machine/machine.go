@@ -74,7 +74,8 @@ type Model struct {
 	MemorySlices  int
 	Profiles      []Profile
 	Costs         Costs
-	// SystemMemory is true for a GPU without dedicated memory. Memory is the machine's then, and NVML does not report it.
+	// SystemMemory is true for a GPU without dedicated memory. Memory is the machine's then, and NVML does not
+	// report it.
 	SystemMemory bool
 }
 
