@@ -28,9 +28,19 @@ RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(
 # kubectl-kerf is for other systems; on Linux, kerf under that name has all commands.
 COMMANDS := $(filter-out kerf-hook kubectl-kerf,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
+SCHEDULER_OUT ?= $(CURDIR)/bin/kerf-scheduler
 RELEASE ?= bin/release
 REGISTRY ?=
-# The systems of kubectl-kerf. The images are for linux/amd64 only: the agent needs cgo, and no arm64 node is tested.
+# Debian's compiler and emulator for arm64. What they build was not run on an arm64 node: there is none.
+CROSS := $(CURDIR)/.cache/cross
+# A make with these builds for arm64.
+ARM64 := GOARCH=arm64 CGO_ENABLED=1 CC='$(CROSS)/bin/aarch64-linux-gnu-gcc'
+# Packages without cgo whose tests need no driver: they run under the emulator.
+PURE := ./api/... ./sharing ./sharing/allocator/... ./sharing/audit ./sharing/backend/choice ./sharing/config/... \
+	./sharing/dra ./sharing/ledger ./sharing/node/record ./sharing/packing ./sharing/translate/... \
+	./sharing/usage ./mig ./mig/plan ./mig/parted ./hooks/oci/wire ./internal/present ./monitor/attribution ./sim/machine ./sim/wire
+
+# The systems of kubectl-kerf.
 CLI_PLATFORMS := darwin/amd64 darwin/arm64 linux/amd64 linux/arm64 windows/amd64 windows/arm64
 PROTOS := api/node/v1alpha1/node.proto api/telemetry/v1alpha1/telemetry.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
@@ -86,12 +96,21 @@ build: need ## Build the programs, libkerf.so and the simulated driver into bin/
 	@echo 'building the simulated driver and gpuload'
 	@$(MAKE) -s -C sim/lib OUT='$(CURDIR)/bin/gpusim-lib' GPULOAD='$(CURDIR)/bin/gpuload' CC='$(CC)' all gpuload
 
+.PHONY: build-arm64
+build-arm64: need cross ## Build all programs and libraries for linux/arm64 into bin/arm64
+	@mkdir -p bin/arm64
+	$(ARM64) $(GO_BUILD) -o bin/arm64/ $(COMMANDS:%=./cmd/%) ./sim/cmd/gpusim ./lab/cmd/kerf-lab
+	@$(MAKE) kerf-hook HOOK_OUT=bin/arm64/kerf-hook $(ARM64)
+	@$(MAKE) kerf-scheduler SCHEDULER_OUT='$(CURDIR)/bin/arm64/kerf-scheduler' $(ARM64)
+	@$(MAKE) -s -C internal/libkerf/lib OUT='$(CURDIR)/bin/arm64' OBJ='$(CURDIR)/bin/arm64/.libkerf' $(ARM64) all
+	@$(MAKE) -s -C sim/lib OUT='$(CURDIR)/bin/arm64/gpusim-lib' GPULOAD='$(CURDIR)/bin/arm64/gpuload' $(ARM64) all gpuload
+
 .PHONY: kerf-scheduler
 kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minutes: it is kube-scheduler with a plugin)
-	cd scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
+	cd scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(SCHEDULER_OUT)' .
 
 .PHONY: release
-release: release-arguments release-agent release-scheduler release-cli ## Write images, chart, command lines, krew manifest, SBOM, provenance and checksums to RELEASE/VERSION (VERSION=v1.2.3 REGISTRY=registry.example/kerf)
+release: release-arguments release-agent release-scheduler release-arm64 release-cli ## Write images, chart, command lines, krew manifest, SBOM, provenance and checksums to RELEASE/VERSION (VERSION=v1.2.3 REGISTRY=registry.example/kerf)
 	@cd tools/release && CGO_ENABLED=0 go run . -root ../.. -programs '$(abspath $(RELEASE))' -out '$(abspath $(RELEASE))/$(VERSION)' \
 		-version '$(VERSION)' -registry '$(REGISTRY)' -commit "$$(git rev-parse HEAD)" -epoch "$$(git log -1 --format=%ct)"
 
@@ -128,6 +147,10 @@ test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, 
 	cd scheduler && $(AS_SCHEDULER) go test ./...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 	cd tools/release && go test ./...
+
+.PHONY: test-arm64
+test-arm64: need cross ## Tests of pure packages, built for arm64 and run under Debian's qemu-user
+	GOARCH=arm64 CGO_ENABLED=0 go test -timeout 30m -exec '$(CROSS)/bin/qemu-aarch64' $(PURE)
 
 # The race detector sees one process, and finds nothing where there is no goroutine: suites that test programs they start,
 # and pure packages (test/layers has the rule), are left out.
@@ -394,6 +417,10 @@ release-scheduler: need
 	@mkdir -p '$(RELEASE)'
 	cd scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(abspath $(RELEASE))/kerf-scheduler' .
 
+.PHONY: release-arm64
+release-arm64: cross
+	@$(MAKE) release-agent release-scheduler RELEASE='$(RELEASE)/arm64' $(ARM64)
+
 .PHONY: release-arguments
 release-arguments:
 	@[[ '$(VERSION)' == v[0-9]*.*.* && -n '$(REGISTRY)' ]] || \
@@ -409,6 +436,10 @@ release-cli: need
 .PHONY: need
 need:
 	@CC='$(CC)' hack/need.sh
+
+.PHONY: cross
+cross:
+	@hack/cross.sh '$(CROSS)'
 
 .PHONY: tools
 tools: need

@@ -72,7 +72,7 @@ import() {
 	done
 }
 
-archive() { echo "$(<"$dir/release")"/kerf-"$1"-v*-linux-amd64.oci.tar; }
+archive() { echo "$(<"$dir/release")"/kerf-"$1"-v*.oci.tar; }
 
 # registry prints the registry of the release, as its archives name it.
 registry() { tar -xOf "$(archive agent)" index.json | sed -n 's|.*"org.opencontainers.image.ref.name": *"\(.*\)/agent:.*|\1|p'; }

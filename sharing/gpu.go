@@ -57,7 +57,14 @@ type Hardware struct {
 	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board. They
 	// are 0 if the driver does not report them.
 	Product, Board uint32
+	// SystemMemory is true for a GPU without dedicated memory, such as GB10: it uses the machine's. NVML reports no
+	// size of it, so Memory and Reserved are 0 and mean unknown. Such a GPU is granted whole only.
+	SystemMemory bool
 }
+
+// NoShares says why a GPU with SystemMemory gives no share, and what to do.
+const NoShares = "NVML reports no memory of this GPU, because it uses the system's memory, so that no share of it " +
+	"can be counted or capped; request a whole GPU"
 
 // GPU is one physical device as inventory found it.
 type GPU struct {
@@ -66,7 +73,8 @@ type GPU struct {
 	Minor int // N of /dev/nvidiaN
 	Model string
 	Hardware
-	// Memory is the GPU's whole memory; Reserved is the driver's own part of it. Reserved <= Memory.
+	// Memory is the GPU's whole memory; Reserved is the driver's own part of it. Reserved <= Memory. Both are unknown,
+	// and 0, with SystemMemory.
 	Memory   Bytes
 	Reserved Bytes
 	// Overcommit is how much more than it has is given in fractions; see Bookable.
@@ -110,12 +118,16 @@ func (g GPU) Clone() GPU {
 	return g
 }
 
-// Validate refuses what no real GPU reports: without UUID, without memory, or with more reserved than there is.
+// Validate refuses what no real GPU reports: without UUID, without memory unless it uses the system's, or with more
+// reserved than there is.
 func (g GPU) Validate() error {
 	switch {
 	case g.UUID == "":
 		return fmt.Errorf("gpu %d has no UUID: %w", g.Index, ErrInvalid)
-	case g.Memory == 0:
+	case g.SystemMemory && g.Memory > 0:
+		return fmt.Errorf("gpu %q uses the system's memory and reports %d bytes: %w", g.Ref(), uint64(g.Memory),
+			ErrInvalid)
+	case g.Memory == 0 && !g.SystemMemory:
 		return fmt.Errorf("gpu %q reports no memory: %w", g.Ref(), ErrInvalid)
 	case g.Reserved > g.Memory:
 		return fmt.Errorf("gpu %q reports %d bytes reserved of %d: %w", g.Ref(), uint64(g.Reserved), uint64(g.Memory),

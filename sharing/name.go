@@ -94,7 +94,7 @@ const (
 const (
 	// LabelModel is the product's name with - for spaces, or mixed where the GPUs differ.
 	LabelModel = Domain + "/gpu-model"
-	// LabelMemory is the memory of the smallest GPU, in GiB.
+	// LabelMemory is the memory of the smallest GPU, in GiB, or "unknown".
 	LabelMemory = Domain + "/gpu-memory-gib"
 	// LabelDriver is the driver's version.
 	LabelDriver = Domain + "/driver-version"

@@ -164,7 +164,10 @@ type GPU struct {
 	NUMANode *int `json:"numaNode,omitempty"`
 	// NVLinkClique is the same number for GPUs that reach each other over NVLink, and absent for a GPU that reaches
 	// none.
-	NVLinkClique  *int  `json:"nvlinkClique,omitempty"`
+	NVLinkClique *int `json:"nvlinkClique,omitempty"`
+	// SystemMemory is true for a GPU that uses the system's memory, of which NVML reports no amount. It is granted
+	// whole only, and its JSON has none of CapacityBytes, AllocatableBytes, FreeBytes and GrantedBytes.
+	SystemMemory  bool  `json:"systemMemory,omitempty"`
 	CapacityBytes int64 `json:"capacityBytes"`
 	// AllocatableBytes can be granted in total, FreeBytes and FreePercent now. GrantedBytes and GrantedPercent are
 	// granted. BurstBytes are usable above the guarantees of the grants until another grant needs them.

@@ -5,8 +5,11 @@ package nvml
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -19,6 +22,9 @@ type Memory struct {
 	Reserved sharing.Bytes
 	Free     sharing.Bytes
 	Used     sharing.Bytes
+	// System is true for a GPU that uses the system's memory (GB10): NVML supports no memory query, and all amounts are
+	// unknown, and 0.
+	System bool
 }
 
 // Process is one process that holds a GPU.
@@ -63,12 +69,22 @@ type Readings struct {
 
 // Memory returns how much memory the GPU has and how much of it is taken.
 func (r *Readings) Memory(ctx context.Context, id sharing.GPUID) (Memory, error) {
-	return onGPU(ctx, r.driver, "read memory", id, func(d device) (Memory, error) { return plausible(d.memory()) })
+	return onGPU(ctx, r.driver, "read memory", id, func(d device) (Memory, error) { return plausible(memoryOfGPU(d)) })
+}
+
+// memoryOfGPU reads a GPU's memory. NVML_ERROR_NOT_SUPPORTED is what a driver answers for a GPU without dedicated
+// memory: that is a fact, and no failure. A missing function is none.
+func memoryOfGPU(d device) (Memory, error) {
+	m, err := d.memory()
+	if e, ok := errors.AsType[*Error](err); ok && nvml.Return(e.Code) == nvml.ERROR_NOT_SUPPORTED { //nolint:gosec // it was one
+		return Memory{System: true}, nil
+	}
+	return m, err
 }
 
 // plausible refuses what no GPU has.
 func plausible(m Memory, err error) (Memory, error) {
-	if err == nil && (m.Total == 0 || m.Reserved > m.Total || m.Used > m.Total || m.Free > m.Total) {
+	if err == nil && !m.System && (m.Total == 0 || m.Reserved > m.Total || m.Used > m.Total || m.Free > m.Total) {
 		return Memory{}, fmt.Errorf("the driver reports %d bytes used, %d free and %d reserved of %d: %w",
 			uint64(m.Used), uint64(m.Free), uint64(m.Reserved), uint64(m.Total), sharing.ErrUnavailable)
 	}
@@ -171,7 +187,7 @@ func (r *Readings) Utilization(ctx context.Context, id sharing.GPUID) (int, erro
 // Check asks the GPU for something cheap that needs the hardware. It is nil, sharing.ErrLost,
 // sharing.ErrUnavailable (hangs, driver gone) or another word.
 func (r *Readings) Check(ctx context.Context, id sharing.GPUID) error {
-	_, err := onGPU(ctx, r.driver, "check", id, func(d device) (Memory, error) { return d.memory() })
+	_, err := onGPU(ctx, r.driver, "check", id, memoryOfGPU)
 	return err
 }
 

@@ -100,11 +100,11 @@ func (v Inventory) inspect(i int) (f found, err error) {
 		return f, err
 	}
 	v.learn(i, id.uuid, dev)
-	m, err := dev.memory()
+	m, err := memoryOfGPU(dev)
 	if err != nil {
 		return f, err
 	}
-	f.gpu.Memory, f.gpu.Reserved = m.Total, m.Reserved
+	f.gpu.Memory, f.gpu.Reserved, f.gpu.SystemMemory = m.Total, m.Reserved, m.System
 	if err := f.gpu.Validate(); err != nil {
 		return f, err
 	}

@@ -185,7 +185,7 @@ func (t *Telemetry) askMemory(d device, before *Telemetry, now time.Time) (err e
 		return nil
 	}
 	t.at.memory = now
-	t.Memory, err = plausible(d.memory())
+	t.Memory, err = plausible(memoryOfGPU(d))
 	return err
 }
 

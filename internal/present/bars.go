@@ -93,7 +93,7 @@ func title(g GPU) line {
 		l = l.add(plainStyle, "  MIG mode")
 	}
 	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %s  util %s",
-		withLent(g.GrantedBytes, g.BurstBytes), times(size(g.usable()), int(g.MemoryOvercommit)),
+		g.granted(), g.allocatable(),
 		sizeOr(g.UsedBytes),
 		ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization)))
 }
@@ -108,7 +108,7 @@ func bar(g GPU, shares []grantShare, o Options, width int) line {
 		amounts, left = append(amounts, a), left-a
 	}
 	lent := min(g.BurstBytes, left)
-	amounts = append(amounts, lent, left-lent, min(g.ReservedBytes, g.CapacityBytes))
+	amounts = append(amounts, lent, left-lent, min(valueOf(g.ReservedBytes), valueOf(g.CapacityBytes)))
 	cells := apportion(amounts, width-4)
 	l := text("  ▕")
 	for i, p := range shares {
@@ -143,8 +143,8 @@ func legend(shares []grantShare, o Options) []line {
 	rows := make([][]string, len(shares))
 	for i, p := range shares {
 		rows[i] = []string{
-			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + withLent(p.part.MemoryBytes,
-				p.part.BurstBytes),
+			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + guaranteed(p.part.MemoryBytes,
+				p.part.BurstBytes, p.part.Whole),
 			meter(p.part.UsedBytes, p.part.MemoryBytes+p.part.BurstBytes, 8), percent(p.part.Percent),
 			clean(p.grant.held()),
 			plural(len(p.grant.PIDs), "pid"), o.user(p.grant),

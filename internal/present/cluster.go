@@ -173,10 +173,13 @@ func clusterGPUs(c Cluster, o Options) string {
 			if g.Overcommit != nil {
 				over = *g.Overcommit
 			}
+			granted, free, allocatable := withLent(unsigned(g.GrantedBytes), unsigned(g.BurstBytes)),
+				memory(g.FreeBytes), times(memory(g.AllocatableBytes), over.MemoryPercent)
+			if g.SystemMemory {
+				granted, free, allocatable = unknown, unknown, unknown
+			}
 			row := []string{
-				GPUName(n.Name, g), word, withLent(unsigned(g.GrantedBytes), unsigned(g.BurstBytes)),
-				memory(g.FreeBytes),
-				times(memory(g.AllocatableBytes), over.MemoryPercent),
+				GPUName(n.Name, g), word, granted, free, allocatable,
 				ofPercent(g.GrantedPercent, over.ComputePercent), or(strings.Join(g.Levels, ",")), or(g.Model),
 			}
 			if o.Wide {
@@ -231,7 +234,8 @@ func clusterGrants(c Cluster, o Options) string {
 				if grant.State == gpunode.StateReserved {
 					st = dim
 				}
-				row := []string{grantName(grant), on, or(grant.State), memory(f.MemoryBytes), share(f), or(grant.Level)}
+				row := []string{grantName(grant), on, or(grant.State), guaranteed(unsigned(f.MemoryBytes), 0, f.Whole),
+					share(f), or(grant.Level)}
 				if o.Wide {
 					row = append(row, or(grant.Backend), or(grant.Profile), or(grant.ID),
 						or(strings.Join(n.Claims[grant.ID], ",")))

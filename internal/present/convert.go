@@ -48,12 +48,15 @@ func FromNode(p *nodeapi.GetNodeResponse) Status {
 func fromGPU(g *nodeapi.GPU) GPU {
 	out := GPU{
 		UUID: g.GetUuid(), Index: g.GetIndex(), Model: g.GetModel(), PCI: g.GetPci(), NUMA: g.GetNuma(),
-		CapacityBytes: g.GetCapacityBytes(), ReservedBytes: g.GetReservedBytes(), UsedBytes: g.UsedBytes,
-		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), BurstBytes: g.GetBurstBytes(),
+		CapacityBytes: g.CapacityBytes, UsedBytes: g.UsedBytes, GrantedPercent: g.GetGrantedPercent(),
+		BurstBytes:       g.GetBurstBytes(),
 		MemoryOvercommit: g.GetMemoryOvercommitPercent(), ComputeOvercommit: g.GetComputeOvercommitPercent(),
 		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()),
 		MIG: g.GetMig(), MIGState: fromMIG(g.GetMigState()),
 		Backends: []Backend{}, Utilization: g.Utilization,
+	}
+	if g.CapacityBytes != nil {
+		out.ReservedBytes, out.GrantedBytes = new(g.GetReservedBytes()), new(g.GetGrantedBytes())
 	}
 	for _, b := range g.GetBackends() {
 		out.Backends = append(out.Backends, Backend{

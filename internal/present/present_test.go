@@ -31,7 +31,7 @@ func node() *nodeapi.GetNodeResponse {
 		g := &nodeapi.GPU{
 			Uuid: "GPU-0000000" + string('0'+i) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i,
 			Model: "NVIDIA H100 80GB HBM3",
-			Pci:   "0000:1" + string('0'+i) + ":00.0", CapacityBytes: 80 * gib, ReservedBytes: gib / 2,
+			Pci:   "0000:1" + string('0'+i) + ":00.0", CapacityBytes: new(uint64(80 * gib)), ReservedBytes: gib / 2,
 			UsedBytes: new(uint64(512 << 20)), Utilization: new(uint32), Health: "healthy",
 			Levels: []string{"exclusive", "driver"},
 		}
@@ -153,7 +153,7 @@ func TestGolden(t *testing.T) {
 func TestJSONIsTheInterface(t *testing.T) {
 	for name, p := range map[string]*nodeapi.GetNodeResponse{
 		"nothing":    {},
-		"bare items": {Gpus: []*nodeapi.GPU{{CapacityBytes: 1<<64 - 1}}, Grants: []*nodeapi.Grant{{}}},
+		"bare items": {Gpus: []*nodeapi.GPU{{CapacityBytes: new(uint64(1<<64 - 1))}}, Grants: []*nodeapi.Grant{{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := present.JSON(present.FromNode(p), false)
@@ -173,7 +173,7 @@ func TestJSONIsTheInterface(t *testing.T) {
 			}
 		})
 	}
-	largest := &nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{{CapacityBytes: 1<<64 - 1}}}
+	largest := &nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{{CapacityBytes: new(uint64(1<<64 - 1))}}}
 	text, err := present.JSON(present.FromNode(largest), false)
 	if err != nil || !strings.Contains(string(text), `"capacityBytes":18446744073709551615`) {
 		t.Errorf("got %s, %v", text, err)

@@ -37,17 +37,18 @@ type PendingSettings struct {
 	BlockedBy []string `json:"blockedBy"`
 }
 
-// GPU is one GPU of the node. Amounts are bytes, percents 0 to 100.
+// GPU is one GPU of the node. Amounts are bytes, percents 0 to 100. CapacityBytes, ReservedBytes and GrantedBytes are
+// null together, for a GPU that uses the system's memory.
 type GPU struct {
 	UUID           string  `json:"uuid"`
 	Index          int32   `json:"index"`
 	Model          string  `json:"model"`
 	PCI            string  `json:"pci"`
 	NUMA           int32   `json:"numa"`
-	CapacityBytes  uint64  `json:"capacityBytes"`
-	ReservedBytes  uint64  `json:"reservedBytes"`
+	CapacityBytes  *uint64 `json:"capacityBytes"`
+	ReservedBytes  *uint64 `json:"reservedBytes"`
 	UsedBytes      *uint64 `json:"usedBytes"`
-	GrantedBytes   uint64  `json:"grantedBytes"`
+	GrantedBytes   *uint64 `json:"grantedBytes"`
 	GrantedPercent uint32  `json:"grantedPercent"`
 	BurstBytes     uint64  `json:"burstBytes"`
 	// MemoryOvercommit and ComputeOvercommit are how much is granted in shares, in percent of the capacity; absent
@@ -116,8 +117,8 @@ type Grant struct {
 	Claims []string `json:"claims,omitempty"`
 }
 
-// Share is a grant's share of one GPU. MemoryBytes is guaranteed. BurstBytes is what it may use above that now, and
-// MaxBurstBytes the maximum of both together, 0 without bursting.
+// Share is a grant's share of one GPU. MemoryBytes is guaranteed, and 0 for a whole GPU whose memory is unknown.
+// BurstBytes is what it may use above that now, and MaxBurstBytes the maximum of both together, 0 without bursting.
 type Share struct {
 	GPU           string  `json:"gpu"`
 	MemoryBytes   uint64  `json:"memoryBytes"`

@@ -59,8 +59,7 @@ func gpuTable(s Status, o Options) string {
 	for _, g := range s.GPUs {
 		row := []string{
 			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes),
-			withLent(g.GrantedBytes, g.BurstBytes),
-			times(size(g.usable()), int(g.MemoryOvercommit)),
+			g.granted(), g.allocatable(),
 			ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization),
 			or(strings.Join(g.Levels, ",")), or(g.Model),
 		}
@@ -88,7 +87,7 @@ func grantTable(s Status, o Options) string {
 	for _, g := range s.Grants {
 		row := []string{
 			or(g.Label()), or(g.shownState()), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes),
-			withLent(g.MemoryBytes, g.burst()),
+			guaranteed(g.MemoryBytes, g.burst(), g.Whole),
 			percent(g.Percent), or(g.Level), or(g.Backend), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
 		}
 		if o.Wide {

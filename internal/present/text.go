@@ -95,9 +95,40 @@ func utilization(u *uint32) string {
 	return strconv.Itoa(int(*u)) + "%"
 }
 
-// usable is what of a GPU can be granted at all.
+// usable is what of a GPU can be granted at all; 0 if unknown.
 func (g GPU) usable() uint64 {
-	return uint64(sharing.Bytes(g.CapacityBytes).SubFloor(sharing.Bytes(g.ReservedBytes)))
+	return uint64(sharing.Bytes(valueOf(g.CapacityBytes)).SubFloor(sharing.Bytes(valueOf(g.ReservedBytes))))
+}
+
+// allocatable is usable for people.
+func (g GPU) allocatable() string {
+	if g.CapacityBytes == nil {
+		return unknown
+	}
+	return times(size(g.usable()), int(g.MemoryOvercommit))
+}
+
+// granted is the granted memory for people.
+func (g GPU) granted() string {
+	if g.GrantedBytes == nil {
+		return unknown
+	}
+	return withLent(*g.GrantedBytes, g.BurstBytes)
+}
+
+// guaranteed is the memory of a share or grant for people. That of a whole GPU is 0 where it is unknown.
+func guaranteed(memory, lent uint64, whole bool) string {
+	if memory == 0 && whole {
+		return unknown
+	}
+	return withLent(memory, lent)
+}
+
+func valueOf(b *uint64) uint64 {
+	if b == nil {
+		return 0
+	}
+	return *b
 }
 
 // plural is "1 pid", "2 pids".

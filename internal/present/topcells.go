@@ -84,7 +84,7 @@ func (r topRow) cells() []string {
 		line[0] += "/" + clean(p) + "@" + strconv.Itoa(int(u.GetInstanceStart()))
 	}
 	if u.GetOwner() == "grant" {
-		line[3] = withLent(u.GetMemoryGuaranteedBytes(), u.GetMemoryBurstBytes())
+		line[3] = guaranteed(u.GetMemoryGuaranteedBytes(), u.GetMemoryBurstBytes(), true)
 		line[5] = percent(uint32(u.GetComputeGrantedRatio()*float64(sharing.FullGPU) + 0.5))
 	}
 	if u.IdleSeconds != nil {

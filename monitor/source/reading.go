@@ -72,16 +72,19 @@ func readingOf(t nvml.Telemetry, known elsewhere, before []attribution.Process) 
 	mib := func(b sharing.Bytes) float64 { return float64(b) / float64(sharing.MiB) }
 	r := collect.Reading{Fields: make(map[collect.Field]float64, 32)}
 	maps.Copy(r.Fields, known.rest)
-	r.Fields[collect.FieldMemoryTotal], r.Fields[collect.FieldMemoryFree] = mib(t.Memory.Total), mib(t.Memory.Free)
-	r.Fields[collect.FieldMemoryUsed], r.Fields[collect.FieldMemoryReserved] = mib(t.Memory.Used),
-		mib(t.Memory.Reserved)
+	d := attribution.Device{Listed: t.Listed}
+	if !t.Memory.System { // else no amount is known
+		d.Memory = attribution.Known(t.Memory.Used)
+		r.Fields[collect.FieldMemoryTotal], r.Fields[collect.FieldMemoryFree] = mib(t.Memory.Total), mib(t.Memory.Free)
+		r.Fields[collect.FieldMemoryUsed], r.Fields[collect.FieldMemoryReserved] = mib(t.Memory.Used),
+			mib(t.Memory.Reserved)
+	}
 	for s, v := range t.Sensors {
 		if f, divisor := fieldOf(s); divisor > 0 {
 			r.Fields[f] = float64(v) / divisor
 		}
 	}
 	maps.Copy(r.Fields, known.better)
-	d := attribution.Device{Memory: attribution.Known(t.Memory.Used), Listed: t.Listed}
 	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
 	d.Encoder, d.Decoder = percent(r.Fields, collect.FieldEncoder), percent(r.Fields, collect.FieldDecoder)
 	d.Timed = t.Timed || d.SM == attribution.Known(attribution.Ratio(0)) // of an idle GPU there is no row

@@ -104,3 +104,12 @@ func TestStuck(t *testing.T) {
 		t.Error("a driver that is away is not noticed")
 	}
 }
+
+// Of a GPU that uses the system's memory, no amount of memory is known but that of its processes.
+func TestReadingOfSystemMemory(t *testing.T) {
+	r := readingOf(nvml.Telemetry{Memory: nvml.Memory{System: true}, Listed: true,
+		Residents: []nvml.Resident{{PID: 7, GI: -1, Used: 5, Known: true}}}, elsewhere{}, nil)
+	if r.Device.Memory.Known || len(r.Fields) > 0 || !r.Device.Processes[0].Memory.Known {
+		t.Errorf("reading %+v", r)
+	}
+}

@@ -23,6 +23,8 @@ const (
 	InMIGMode
 	// NoMemory: all memory of the GPU is reserved, or none is known.
 	NoMemory
+	// OfSystem: the GPU uses the system's memory, of which NVML reports no amount, and a share is requested.
+	OfSystem
 	// Unenforced: no backend enforces shares of the GPU, and the request does not say that it needs none.
 	Unenforced
 	// BelowRequest and BelowPool: shares have a lower level than the request demands, or than the pool's rules do.
@@ -73,7 +75,7 @@ func never(code Code, format string, args ...any) Verdict {
 // Fit says whether a GPU answers the part of a request that falls on one GPU, and why not. It looks first at what the
 // end of grants does not change. The request is valid and complete, and not for a MIG instance.
 func Fit(g GPUState, r sharing.Request) Verdict {
-	if g.GPU.Health != sharing.HealthOK && g.GPU.Memory == 0 {
+	if g.GPU.Health != sharing.HealthOK && g.GPU.Memory == 0 && !g.GPU.SystemMemory {
 		return ill(g.GPU) // nothing is known of it, so nothing is ruled out
 	}
 	if v := suits(g, r); !v.Fits() {
@@ -110,7 +112,9 @@ func suits(g GPUState, r sharing.Request) Verdict {
 		return never(OtherInstance, "%s", r.InstanceMismatch(g.GPU.Ref()))
 	case g.GPU.MIG && !g.ModeSwitchable:
 		return never(InMIGMode, "is in MIG mode, which gives no fractions and is not given whole")
-	case g.GPU.Usable() == 0:
+	case g.GPU.SystemMemory && r.Kind != sharing.KindWhole:
+		return never(OfSystem, "%s", sharing.NoShares)
+	case g.GPU.Usable() == 0 && !g.GPU.SystemMemory:
 		return never(NoMemory, "has no usable memory")
 	case r.Kind == sharing.KindWhole:
 		return Verdict{}
@@ -176,6 +180,8 @@ func CheckCapacity(g GPUState, f sharing.Share) Verdict {
 		return v
 	}
 	switch {
+	case f.Whole && g.GPU.SystemMemory && (g.InUse || g.FreePercent < sharing.FullGPU):
+		return no(InUse, "is in use, the whole GPU requested")
 	case f.Whole && (g.InUse || g.FreeMemory < g.GPU.Usable() || g.FreePercent < sharing.FullGPU):
 		return no(InUse, "is in use: %s free of %s, the whole GPU requested", g.FreeMemory, g.GPU.Usable())
 	case f.Whole:

@@ -44,6 +44,10 @@ func TestFit(t *testing.T) {
 		{change(func(g *GPUState) { g.GPU.MIG, g.ModeSwitchable = true, true }), ten, InMIGMode, false,
 			"leaves when it is idle"},
 		{change(func(g *GPUState) { g.GPU.Reserved = 80 * gib }), ten, NoMemory, true, "no usable memory"},
+		{systemGPU(false), ten, OfSystem, true, sharing.NoShares},
+		{systemGPU(false), sharing.Request{Percent: 25, GPUs: 1}, OfSystem, true, sharing.NoShares},
+		{systemGPU(false), whole, Fits, false, ""},
+		{systemGPU(true), whole, InUse, false, "is in use, the whole GPU requested"},
 		{change(func(g *GPUState) { g.Levels = nil }), ten, Unenforced, false, "is unknown"},
 		{change(func(g *GPUState) { g.Levels = []sharing.Level{sharing.LevelNone} }), ten, Unenforced, true,
 			"no backend enforces"},
@@ -84,4 +88,11 @@ func TestFit(t *testing.T) {
 			t.Errorf("no GPU gets code %d", c)
 		}
 	}
+}
+
+// systemGPU uses the system's memory, and has a grant or none.
+func systemGPU(used bool) GPUState {
+	g := free(0, 0)
+	g.GPU.SystemMemory, g.InUse = true, used
+	return g
 }

@@ -125,6 +125,9 @@ func kinds(gpus []sharing.GPU) []string {
 	var order []string
 	for _, g := range gpus {
 		kind := fmt.Sprintf("%s with %s", g.Model, g.Usable())
+		if g.SystemMemory {
+			kind = g.Model + " with unknown memory (the system's): whole GPUs only"
+		}
 		if count[kind]++; count[kind] == 1 {
 			order = append(order, kind)
 		}

@@ -100,6 +100,7 @@ func CounterSetName(gpu sharing.GPUID) string { return DeviceName(gpu, KindWhole
 
 // Devices are the shares and whole GPUs that a node publishes. The GPUs are in the order in which the scheduler should
 // try them. A GPU that stays in MIG mode, has instances of others, or has less than 1 GiB, has no share.
+// Nor has one with the system's memory.
 func Devices(node Node, gpus []GPU) []Device {
 	domains := nvlinkDomains(gpus)
 	var out []Device
@@ -112,7 +113,8 @@ func Devices(node Node, gpus []GPU) []Device {
 			d := Device{Name: DeviceName(g.UUID, kind), GPU: g.UUID, Kind: kind, Taints: taints(g), Counters: all,
 				Consumes: consumes}
 			switch {
-			case kind == KindWhole && !g.Whole, kind == KindShare && (!g.Share || gib(g.Usable()) == 0):
+			case kind == KindWhole && !g.Whole,
+				kind == KindShare && (!g.Share || g.SystemMemory || gib(g.Usable()) == 0):
 				continue
 			case kind == KindShare:
 				d.Capacity = capacity(g)

@@ -137,3 +137,13 @@ func TestPace(t *testing.T) {
 	check(two, time.Second, false, 0)
 	check(one, 1900*time.Millisecond, false, 100*time.Millisecond)
 }
+
+// A GPU that uses the system's memory is published whole only.
+func TestDevicesOfSystemMemory(t *testing.T) {
+	g := gpuOf(gpuA)
+	g.Memory, g.Reserved, g.SystemMemory, g.MIGCapable = 0, 0, true, false
+	devices := Devices(Node{}, []GPU{g})
+	if len(devices) != 1 || devices[0].Kind != KindWhole || len(devices[0].Capacity) != 0 {
+		t.Errorf("devices %+v", devices)
+	}
+}

@@ -107,6 +107,7 @@ func checkPart(p, part sharing.Placement) error {
 // Covers reports whether what asks for inner can use outer instead: no more memory and compute, and alone on
 // the GPU only where outer is.
 func Covers(outer, inner sharing.Share) bool {
-	return outer.GPU == inner.GPU && outer.Whole == inner.Whole && outer.MIG == inner.MIG && inner.Memory > 0 &&
-		inner.Memory <= outer.Memory && inner.Percent <= outer.Percent
+	// The amount of a whole GPU is 0 where it is unknown.
+	return outer.GPU == inner.GPU && outer.Whole == inner.Whole && outer.MIG == inner.MIG &&
+		(inner.Memory > 0 || inner.Whole) && inner.Memory <= outer.Memory && inner.Percent <= outer.Percent
 }

@@ -52,7 +52,7 @@ func (p *pages) checkGPU(r sharing.Request, f sharing.Share) error {
 	want := r.On(page.facts)
 	f.Burst, want.Burst = 0, 0 // no guarantee: Lend decides on burst memory
 	switch {
-	case f == want && f.Memory > 0:
+	case f == want && (f.Memory > 0 || f.Whole && page.facts.SystemMemory):
 		return nil
 	case f.Whole == want.Whole && f.Percent == want.Percent && r.Memory == 0 && f.Memory > 0:
 		return fmt.Errorf("%s was chosen, and the gpu now gives %s: %w", f.Memory, want.Memory, sharing.ErrStale)

@@ -58,7 +58,7 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 		g.MinLevel = r.settings.Pool().MinLevelOf(at.Settings[v.GPU.Ref()])
 		g.Backends = r.backendStates(v.GPU, at.Grants)
 		if use, ok := p.GPUs[v.GPU.Ref()]; ok {
-			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
+			g.Used, g.UsedKnown, g.Utilization = use.Used, !v.GPU.SystemMemory, use.Utilization
 		}
 		if pids := p.Unmanaged[v.GPU.Ref()]; len(pids) > 0 {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s",

@@ -287,6 +287,10 @@ func textOf(s *state, why Reason, gpus []allocator.Reason) string {
 	case LacksLevel:
 		level := func(g allocator.Reason) sharing.Level { return s.at(g.GPU).ShareLevel() }
 		return slices.MaxFunc(gpus, func(a, b allocator.Reason) int { return cmp.Compare(level(a), level(b)) }).Text
+	case WrongModel:
+		if !slices.ContainsFunc(gpus, func(g allocator.Reason) bool { return g.Code != allocator.OfSystem }) {
+			return sharing.NoShares
+		}
 	case Unhealthy:
 		for _, g := range gpus {
 			if by := s.at(g.GPU).GPU.Cordoned; by != "" {
@@ -303,7 +307,8 @@ func reasonOf(c allocator.Code) Reason {
 	switch c {
 	case allocator.Fits:
 		return Fits
-	case allocator.OtherModel, allocator.OtherUUID, allocator.OtherInstance, allocator.InMIGMode, allocator.NoMemory:
+	case allocator.OtherModel, allocator.OtherUUID, allocator.OtherInstance, allocator.InMIGMode, allocator.NoMemory,
+		allocator.OfSystem:
 		return WrongModel
 	case allocator.Unenforced, allocator.BelowRequest, allocator.BelowPool, allocator.Contested:
 		return LacksLevel

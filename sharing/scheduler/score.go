@@ -164,8 +164,10 @@ func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Nod
 		if part := milli(r.On(g.GPU).Memory, g.GPU.Bookable(), true); r.Kind == sharing.KindShared {
 			share = max(share, part)
 		}
-		out.GPUs[i] = min(milli(g.FreeMemory, g.GPU.Bookable(), false), cluster.Milli(g.FreePercent)*10,
-			cluster.WholeGPU)
+		out.GPUs[i] = min(cluster.Milli(g.FreePercent)*10, cluster.WholeGPU)
+		if !g.GPU.SystemMemory {
+			out.GPUs[i] = min(out.GPUs[i], milli(g.FreeMemory, g.GPU.Bookable(), false))
+		}
 	}
 	// The share is in thousandths, so that each GPU takes the same whatever its size.
 	shape.Share, shape.GPUMemory, shape.Models, shape.Level = min(share, cluster.WholeGPU), 0, "", sharing.LevelUnknown
@@ -235,7 +237,7 @@ func (n *node) empty(gpus []allocator.GPUState) cluster.Node {
 			out.Model = g.GPU.Model
 		}
 		out.GPUs[i] = cluster.WholeGPU
-		if usable := g.GPU.Usable(); out.GPUMemory == 0 || usable < out.GPUMemory {
+		if usable := g.GPU.Usable(); usable > 0 && (out.GPUMemory == 0 || usable < out.GPUMemory) {
 			out.GPUMemory = usable
 		}
 		out.Level = max(out.Level, g.ShareLevel())

@@ -32,7 +32,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 		return c.info()
 	case wire.OpMemory:
 		m, err := c.memory(req.Args[0], chain)
-		return vals(err, m.Total, m.Reserved, m.Free, m.Used)
+		return vals(err, m.Total, m.Reserved, m.Free, m.Used, c.systemMemory())
 	case wire.OpUtilization:
 		gpu, mem, err := c.d.model.Utilization(c.minor, now())
 		return vals(err, gpu, mem)
@@ -141,8 +141,8 @@ func nanoseconds(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) }
 func (c *device) chain(req wire.Request) (model.Chain, error) {
 	switch req.Op {
 	case wire.OpSetLimit, wire.OpGetLimit:
-		lost, inMIG := c.state()
-		refused := req.Op == wire.OpSetLimit && (!c.peer.administrator() || inMIG)
+		lost, unlimited := c.state()
+		refused := req.Op == wire.OpSetLimit && (!c.peer.administrator() || unlimited)
 		if refused || !c.d.opts.Driver.MemoryLimits || lost {
 			return nil, nil // the model says why, whatever the directory
 		}
@@ -170,11 +170,12 @@ func (c *device) chain(req wire.Request) (model.Chain, error) {
 	}
 }
 
-func (c *device) state() (lost, inMIG bool) {
+// state says whether the GPU is lost, and whether it takes no limit: in MIG mode, or without dedicated memory.
+func (c *device) state() (lost, unlimited bool) {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	hw, err := c.d.model.Hardware(c.minor)
-	return err != nil, hw.MIG
+	return err != nil, hw.MIG || hw.Model.SystemMemory
 }
 
 // reapFor reaps before an operation that shows memory in use, adds to it, or names a process by its number. So the peak
@@ -260,7 +261,7 @@ func (c *device) telemetry(more bool, chain model.Chain) (wire.Response, error) 
 	m, err2 := c.memory(0, chain)
 	// #nosec G115 -- none is negative
 	r.Vals = append(r.Vals, uint64(gpu), uint64(mem), uint64(m.Total), uint64(m.Reserved), uint64(m.Free),
-		uint64(m.Used))
+		uint64(m.Used), uint64(c.systemMemory()))
 	return r, errors.Join(err1, err2)
 }
 

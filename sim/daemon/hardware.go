@@ -6,6 +6,7 @@ package daemon
 import (
 	"strings"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sim/machine"
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
@@ -63,6 +64,15 @@ func (c *device) mig() (machine.GPU, error) {
 		err = wire.NotSupported
 	}
 	return hw, err
+}
+
+// systemMemory is 1 for a GPU that uses the machine's memory, which NVML and DCGM do not report.
+func (c *device) systemMemory() sharing.Bytes {
+	hw, err := c.d.model.Hardware(c.minor)
+	if err == nil && hw.Model.SystemMemory {
+		return 1
+	}
+	return 0
 }
 
 // flag is 1 for true.

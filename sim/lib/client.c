@@ -26,10 +26,14 @@ static pthread_mutex_t list_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct gpusim_conn *connections; /* guarded by list_mu; entries are never taken out */
 static void (*fork_child)(void);
 static char lib_dev[PATH_MAX]; /* DIR/dev for a library loaded as DIR/lib/libX.so.1; empty if unknown */
-static char tree[PATH_MAX];    /* ROOT for a library loaded as ROOT/usr/lib/x86_64-linux-gnu/libX.so.1 */
+static char tree[PATH_MAX];    /* ROOT for a library loaded as ROOT SYSTEM_LIB/libX.so.1 */
 static bool in_tree;	       /* whether the library was loaded from such a folder */
 
+#ifdef __aarch64__
+#define SYSTEM_LIB "/usr/lib/aarch64-linux-gnu"
+#else
 #define SYSTEM_LIB "/usr/lib/x86_64-linux-gnu"
+#endif
 #define TREE_SOCKETS "/run/gpusim/dev"
 
 static void cut_last(char *path)

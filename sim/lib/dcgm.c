@@ -297,7 +297,7 @@ dcgmReturn_t dcgmProfGetSupportedMetricGroups(dcgmHandle_t handle, dcgmProfGetMe
 
 /* What one GPU, or one instance of it, tells at one moment: what OP_TELEMETRY says, memory and all. */
 enum { POWER, POWER_LIMIT, SM_CLOCK, MEMORY_CLOCK = 4, TEMPERATURE = 6, CORRECTED, UNCORRECTED, REASONS = 11,
-       BUSY, MEMORY_BUSY, TOTAL, RESERVED, FREE, USED, SENSORS };
+       BUSY, MEMORY_BUSY, TOTAL, RESERVED, FREE, USED, SYSTEM_MEMORY, SENSORS };
 struct state {
 	bool ok;
 	uint64_t v[SENSORS];
@@ -392,6 +392,12 @@ static void number(dcgmFieldValue_v1 *v, int64_t value)
 	v->value.i64 = value;
 }
 
+/* An amount of memory in MiB. A GPU that uses the machine's memory has none to report. */
+static void memory(dcgmFieldValue_v1 *v, const struct state *s, int which)
+{
+	number(v, s->v[SYSTEM_MEMORY] ? DCGM_INT64_NOT_SUPPORTED : (int64_t)(s->v[which] / MIB));
+}
+
 static void real(dcgmFieldValue_v1 *v, double value)
 {
 	v->fieldType = DCGM_FT_DOUBLE;
@@ -429,13 +435,13 @@ static void fill(dcgmFieldValue_v1 *v, unsigned short id, const struct state *s)
 	case DCGM_FI_DEV_ECC_DBE_VOL_TOTAL:
 		return number(v, (int64_t)s->v[UNCORRECTED]);
 	case DCGM_FI_DEV_FB_TOTAL:
-		return number(v, (int64_t)(s->v[TOTAL] / MIB));
+		return memory(v, s, TOTAL);
 	case DCGM_FI_DEV_FB_RESERVED:
-		return number(v, (int64_t)(s->v[RESERVED] / MIB));
+		return memory(v, s, RESERVED);
 	case DCGM_FI_DEV_FB_FREE:
-		return number(v, (int64_t)(s->v[FREE] / MIB));
+		return memory(v, s, FREE);
 	case DCGM_FI_DEV_FB_USED:
-		return number(v, (int64_t)(s->v[USED] / MIB));
+		return memory(v, s, USED);
 	case DCGM_FI_DEV_GPU_UTIL:
 		return number(v, (int64_t)s->v[BUSY]);
 	case DCGM_FI_DEV_MEM_COPY_UTIL:

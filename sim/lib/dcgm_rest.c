@@ -112,7 +112,8 @@ dcgmReturn_t dcgmGetDeviceAttributes(dcgmHandle_t handle, unsigned int gpu, dcgm
 	gpusim_line(text, 2, names->serial, sizeof names->serial);
 	gpusim_line(text, 3, names->pciBusId, sizeof names->pciBusId);
 	out->powerLimits.defaultPowerLimit = (unsigned)values[1].value.dbl;
-	out->memoryUsage.fbTotal = (unsigned)values[0].value.i64;
+	out->memoryUsage.fbTotal = DCGM_INT64_IS_BLANK(values[0].value.i64) ? DCGM_INT32_NOT_SUPPORTED
+									     : (unsigned)values[0].value.i64;
 	out->memoryUsage.bar1Total = DCGM_INT32_NOT_SUPPORTED;
 	return DCGM_ST_OK;
 }

@@ -61,13 +61,15 @@ _Static_assert(GPUSIM_UNKNOWN == (unsigned long long)NVML_VALUE_NOT_AVAILABLE, "
 /* A MIG device's memory is its instance's. */
 static nvmlReturn_t memory(nvmlDevice_t device, struct memory *m)
 {
-	uint64_t v[4];
+	uint64_t v[5];
 	TRY(nvml_resolve(device));
 	const struct nvmlDevice_st *h = device.handle;
-	nvmlReturn_t ret = nvml_vals(h->minor, GPUSIM_OP_MEMORY, h->mig ? GPUSIM_MIG_DEVICE(h->gi, h->ci) : 0, v, 4);
+	nvmlReturn_t ret = nvml_vals(h->minor, GPUSIM_OP_MEMORY, h->mig ? GPUSIM_MIG_DEVICE(h->gi, h->ci) : 0, v, 5);
 	if (ret == NVML_ERROR_NOT_FOUND)
 		return NVML_ERROR_INVALID_ARGUMENT; /* destroyed: the handle is invalid now */
 	TRY(ret);
+	if (v[4])
+		return NVML_ERROR_NOT_SUPPORTED; /* the memory is the machine's, as of a GB10 */
 	*m = (struct memory){ .total = v[0], .reserved = v[1], .free = v[2], .used = v[3] };
 	return NVML_SUCCESS;
 }

@@ -85,7 +85,7 @@ struct gpusim_response {
 /* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup
  * shows as the GPU's size. -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a
  * limit reserved is 0 and free is what the caller can still have, so used counts what others hold of the room under the
- * limit. */
+ * limit. Then 1 for a GPU that uses the machine's memory: CUDA reports it, NVML and DCGM do not. */
 #define GPUSIM_OP_UTILIZATION 18
 /* -> vals: gpu percent, memory percent */
 #define GPUSIM_OP_PROCESSES 19

@@ -63,8 +63,9 @@ func (c *checker) addModels(docs map[string]modelDoc) {
 func (c *checker) model(field string, doc modelDoc) Model {
 	m := Model{
 		Name: doc.Name, Memory: mib(doc.MemoryMiB), Reserved: mib(doc.ReservedMiB), Context: mib(doc.ContextMiB),
-		BAR1:       mib(doc.BAR1MiB),
-		PowerLimit: count(doc.PowerLimitW) * 1000, SMClock: count(doc.SMClockMHz),
+		BAR1:         mib(doc.BAR1MiB),
+		SystemMemory: doc.SystemMemory,
+		PowerLimit:   count(doc.PowerLimitW) * 1000, SMClock: count(doc.SMClockMHz),
 		MemoryClock: count(doc.MemoryClockMHz),
 		SMs:         count(doc.SMs), ThreadsPerSM: count(doc.MaxThreadsPerSM),
 		PCIDevice: uint64(doc.PCIDeviceID), PCISubsys: uint64(doc.PCISubsystemID), NVLinks: doc.NVLinks,
@@ -88,6 +89,10 @@ func (c *checker) model(field string, doc modelDoc) Model {
 	c.number(field+".reserved_mib", doc.ReservedMiB, 0, max(0, doc.MemoryMiB-1))
 	c.number(field+".context_mib", doc.ContextMiB, 0, max(0, doc.MemoryMiB-doc.ReservedMiB))
 	c.number(field+".bar1_mib", doc.BAR1MiB, 0, maxMiB)
+	if doc.SystemMemory && (doc.ReservedMiB > 0 || doc.BAR1MiB > 0 || doc.MIG != nil) {
+		c.bad(field+".system_memory", "true", "leave out reserved_mib, bar1_mib and mig",
+			"does not go with them: no such GPU is known")
+	}
 	c.number(field+".power_limit_w", doc.PowerLimitW, 0, 10000)
 	c.number(field+".sm_clock_mhz", doc.SMClockMHz, 0, 100000)
 	c.number(field+".memory_clock_mhz", doc.MemoryClockMHz, 0, 100000)

@@ -47,6 +47,7 @@ type modelDoc struct {
 	ComputeCapability string       `yaml:"compute_capability"`
 	MemoryMiB         int          `yaml:"memory_mib"`
 	ReservedMiB       int          `yaml:"reserved_mib"`
+	SystemMemory      bool         `yaml:"system_memory"`
 	ContextMiB        int          `yaml:"context_mib"`
 	BAR1MiB           int          `yaml:"bar1_mib"`
 	SMs               int          `yaml:"sms"`

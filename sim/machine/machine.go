@@ -74,6 +74,9 @@ type Model struct {
 	MemorySlices  int
 	Profiles      []Profile
 	Costs         Costs
+	// SystemMemory is true for a GPU without dedicated memory. Memory is the machine's then, and NVML does not
+	// report it.
+	SystemMemory bool
 }
 
 // Costs are measured times and sizes that a driver documents nowhere. The zero value is a driver without them.

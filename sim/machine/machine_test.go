@@ -18,8 +18,8 @@ import (
 )
 
 func TestBuiltInMachines(t *testing.T) {
-	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "h100x8", "h200x8", "l40sx4", "mixed", "rtxpro6000x4",
-		"t4x4"}, Names()); d != "" {
+	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "gb10", "h100x8", "h200x8", "l40sx4", "mixed",
+		"rtxpro6000x4", "t4x4"}, Names()); d != "" {
 		t.Fatalf("names (-want +got):\n%s", d)
 	}
 	type gist struct {
@@ -36,6 +36,7 @@ func TestBuiltInMachines(t *testing.T) {
 		"rtxpro6000x4": {GPUs: 4, Memacct: Dmem, Memory: 97887 * sharing.MiB},
 		"l40sx4":       {GPUs: 4, Memacct: Dmem, Memory: 46068 * sharing.MiB},
 		"a30x2":        {GPUs: 2, NVLinks: 4, Memacct: Dmem, Memory: 24576 * sharing.MiB},
+		"gb10":         {GPUs: 1, Memacct: Dmem, Memory: 124610 * sharing.MiB},
 		"t4x4":         {GPUs: 4, Memacct: Dmem, Memory: 15360 * sharing.MiB},
 		"mixed":        {GPUs: 4, NVLinks: 18, MIG: 1, Memacct: Dmem, Memory: 81559 * sharing.MiB},
 	}
@@ -117,7 +118,7 @@ func TestAllErrorsAreListed(t *testing.T) {
 		"several": {"name: A B\nmemacct: none\ngpus:\n- {model: v100, pci: x, numa: -1}\n- {model: t4, mig: {}}\n",
 			[]string{
 				`name "A B"`, `memacct "none"`, `gpus[0].model "v100"`,
-				"write one of a100-80gb, a30, b200, h100-80gb, h200-141gb, l40s, rtx-pro-6000, t4", `gpus[0].numa "-1"`,
+				"write one of a100-80gb, a30, b200, gb10, h100-80gb, h200-141gb, l40s, rtx-pro-6000, t4", `gpus[0].numa "-1"`,
 				`gpus[0].pci "x"`, "gpus[1].mig"}},
 		"same address": {"name: a\ngpus: [{model: t4, pci: '1B:00.0'}, {model: t4, pci: '0000:1b:00.0'}]",
 			[]string{"gpus[1].pci"}},

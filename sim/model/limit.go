@@ -32,8 +32,8 @@ type Limit struct {
 // With Misc a cleared limit stays as one that never refuses: as the nearest one it keeps those above it from counting,
 // also where nothing was before (open-gpu-kernel-modules 615, memacct.c). admin says whether the caller has
 // CAP_SYS_ADMIN. Errors, by nvml.h of NVML 13.4: NotSupported (the driver has no limits, the GPU is in MIG mode, or it
-// is the root group), NoPermission, Invalid (hard 0, soft above hard, or a limit above the GPU's memory), InvalidLimit
-// (below present use with Misc), Lost.
+// is the root group; assumed for a GPU without dedicated memory), NoPermission, Invalid (hard 0, soft above hard, or a
+// limit above the GPU's memory), InvalidLimit (below present use with Misc), Lost.
 func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.Bytes) error {
 	g, err := m.gpu(index)
 	if err != nil {
@@ -45,7 +45,7 @@ func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.
 		return wire.NotSupported
 	case !admin:
 		return wire.NoPermission
-	case g.hw.MIG:
+	case g.hw.MIG, g.hw.Model.SystemMemory:
 		return wire.NotSupported
 	case hard == 0 || soft > hard || soft > total || hard > total && hard != NoLimit:
 		return wire.Invalid
@@ -78,7 +78,7 @@ func (m *Model) GetLimit(index int, chain Chain) (Limit, error) {
 	if err != nil {
 		return Limit{}, err
 	}
-	if !m.driver.MemoryLimits || g.hw.MIG {
+	if !m.driver.MemoryLimits || g.hw.MIG || g.hw.Model.SystemMemory {
 		return Limit{}, wire.NotSupported
 	}
 	for _, group := range chain {

@@ -42,7 +42,7 @@ RegistryDwords: ""
 func (t *tree) proc() {
 	version := t.node.DriverVersion
 	t.do(func() error { return os.RemoveAll(filepath.Join(t.dir, "proc")) })
-	t.file("NVRM version: NVIDIA UNIX x86_64 Kernel Module  "+version+"  Mon Jan  5 00:00:00 UTC 2026\n"+
+	t.file("NVRM version: NVIDIA UNIX "+platform+" Kernel Module  "+version+"  Mon Jan  5 00:00:00 UTC 2026\n"+
 		"GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n", driverProc, "version")
 	t.file(params, driverProc, "params")
 	for _, g := range t.node.GPUs {

@@ -22,7 +22,7 @@ import (
 
 const (
 	// Libraries is the folder of libraries below a root, as Debian names it.
-	Libraries = "usr/lib/x86_64-linux-gnu"
+	Libraries = "usr/lib/" + multiarch
 	// Sockets is the folder below a root in which the simulated libraries find the node's GPUs. The files in dev are
 	// device files, as NVIDIA's tools expect them, and no kernel module answers there.
 	Sockets = "run/gpusim/dev"

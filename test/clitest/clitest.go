@@ -145,8 +145,8 @@ func WriteFile(t *testing.T, dir, name, content string, mode os.FileMode) string
 func Node(ready bool, names ...string) *nodeapi.GetNodeResponse {
 	p := &nodeapi.GetNodeResponse{
 		Ready: ready, DriverVersion: "615.71.09",
-		Gpus: []*nodeapi.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", CapacityBytes: 80 << 30, Health: "healthy",
-			Levels: []string{"driver"}}},
+		Gpus: []*nodeapi.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", CapacityBytes: new(uint64(80 << 30)),
+			Health: "healthy", Levels: []string{"driver"}}},
 	}
 	if !ready {
 		p.NotReady = []string{"no driver"}

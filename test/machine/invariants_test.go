@@ -216,7 +216,7 @@ func (f *findings) use(p picture, byUUID map[string]gpu) {
 		}
 	}
 	for _, d := range p.status.GPUs {
-		if d.Used == nil && d.Health == "healthy" {
+		if d.Used == nil && d.Memory > 0 && d.Health == "healthy" {
 			f.pass("GPU %d: use not known", d.Index)
 		} else if d.Used != nil && !d.MIG && *d.Used != total[d.UUID] {
 			f.pass("GPU %d: used_bytes %d, the driver's processes have %d", d.Index, *d.Used, total[d.UUID])
@@ -235,6 +235,8 @@ func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, b
 		got := within[fr.GPU]
 		switch {
 		case got <= fr.Memory+fr.Burst || g.Level == "none":
+		case g.Whole && d.Memory == 0:
+			// The memory is unknown, and the grant has the GPU alone.
 		case g.Level == "reactive":
 			// The level is reactive: Kerf reports what exceeds the cap, and then follows the pool's policy.
 			if !slices.ContainsFunc(warnings,

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -30,63 +30,85 @@ type image struct {
 	libraries []string
 }
 
-const (
-	programFolder = "usr/local/bin"
-	loader        = "ld-linux-x86-64.so.2"
-)
+const programFolder = "usr/local/bin"
 
-// images are those of a release. Their programs and libraries are for linux/amd64.
+// target is a platform of the images.
+type target struct {
+	arch    string
+	machine elf.Machine
+	// folder has the C library in an image, and loader is the path of its loader there.
+	folder, loader string
+	// programs and libraries are the folders with the programs and the C library for it.
+	programs, libraries string
+}
+
+// targets are the platforms of the images. The programs for amd64 are directly in the folder of programs.
+func (r *release) targets() []target {
+	return []target{
+		{arch: "amd64", machine: elf.EM_X86_64, folder: "lib/x86_64-linux-gnu", loader: "lib64/ld-linux-x86-64.so.2",
+			programs: r.programs, libraries: r.libraries},
+		{arch: "arm64", machine: elf.EM_AARCH64, folder: "lib/aarch64-linux-gnu", loader: "lib/ld-linux-aarch64.so.1",
+			programs: filepath.Join(r.programs, "arm64"), libraries: r.librariesARM64},
+	}
+}
+
+// librariesOf are the libraries of an image with the loader, by their paths in the image.
+func (t target) librariesOf(i image) map[string]string {
+	all := map[string]string{}
+	for _, name := range i.libraries {
+		all[name] = t.folder + "/" + name
+	}
+	if len(all) > 0 {
+		all[path.Base(t.loader)] = t.loader
+	}
+	return all
+}
+
+// images are those of a release.
 func images() []image {
 	return []image{
 		{name: "agent", entry: "kerf-agent",
 			programs: []string{"kerf-agent", "kerf-monitor", "kerf-console", "kerf", "kerf-hook", "libkerf.so"},
 			libraries: []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
-				"libresolv.so.2", loader}},
+				"libresolv.so.2"}},
 		{name: "scheduler", entry: "kerf-scheduler", programs: []string{"kerf-scheduler"}, user: "65532:65532"},
 	}
 }
 
 func (r *release) writeImages() error {
 	for _, i := range images() {
-		files, err := r.filesOf(i)
-		if err != nil {
-			return err
-		}
-		archive, err := r.ociArchive(i, files)
+		archive, err := r.ociArchive(i)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", i.name, err)
 		}
-		if err := r.add(fmt.Sprintf("kerf-%s-%s-linux-amd64.oci.tar", i.name, r.version), archive); err != nil {
+		if err := r.add(fmt.Sprintf("kerf-%s-%s.oci.tar", i.name, r.version), archive); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// filesOf reads the files of an image. Each library that a file needs must be in the image.
-func (r *release) filesOf(i image) ([]entry, error) {
+// filesOf reads the files of an image for a platform. Each library that a file needs must be in the image.
+func filesOf(t target, i image) ([]entry, error) {
 	var all []entry
 	for _, name := range i.programs {
-		e, err := program(filepath.Join(r.programs, name), programFolder+"/"+name)
+		e, err := program(filepath.Join(t.programs, name), programFolder+"/"+name)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, e)
 	}
-	for _, name := range i.libraries {
-		to := "lib/x86_64-linux-gnu/" + name
-		if name == loader {
-			to = "lib64/" + name
-		}
-		e, err := program(filepath.Join(r.libraries, name), to)
+	libraries := t.librariesOf(i)
+	for name, to := range libraries {
+		e, err := program(filepath.Join(t.libraries, name), to)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, e)
 	}
 	for _, e := range all {
-		if err := complete(e, i.libraries); err != nil {
-			return nil, fmt.Errorf("image %s: %w", i.name, err)
+		if err := t.complete(e, libraries); err != nil {
+			return nil, err
 		}
 	}
 	if i.user != "" {
@@ -95,33 +117,42 @@ func (r *release) filesOf(i image) ([]entry, error) {
 	return all, nil
 }
 
-// complete checks that a program for amd64 needs no library but those of its image.
-func complete(e entry, libraries []string) error {
+// complete checks that a program is for the platform, and needs no library but those of its image.
+func (t target) complete(e entry, libraries map[string]string) error {
 	f, err := elf.NewFile(bytes.NewReader(e.content))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", e.path, err)
 	}
 	defer func() { _ = f.Close() }()
-	if f.Machine != elf.EM_X86_64 {
-		return fmt.Errorf("%s is for %s, not for amd64", e.path, f.Machine)
+	if f.Machine != t.machine {
+		return fmt.Errorf("%s is for %s, not for %s", e.path, f.Machine, t.arch)
 	}
 	needed, err := f.ImportedLibraries()
 	if err != nil {
 		return fmt.Errorf("read libraries of %s: %w", e.path, err)
 	}
 	for _, name := range needed {
-		if !slices.Contains(libraries, name) {
+		if libraries[name] == "" {
 			return fmt.Errorf("%s needs %s, which the image lacks", e.path, name)
 		}
 	}
 	return nil
 }
 
-// ociArchive is a tar of an OCI image layout with one image.
-func (r *release) ociArchive(i image, files []entry) ([]byte, error) {
-	built, err := r.build(i, files)
-	if err != nil {
-		return nil, err
+// ociArchive is a tar of an OCI image layout with one index, which has the image for each platform.
+func (r *release) ociArchive(i image) ([]byte, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, t := range r.targets() {
+		files, err := filesOf(t, i)
+		if err != nil {
+			return nil, err
+		}
+		built, err := r.build(t, i, files)
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: t.arch}}})
 	}
 	folder, err := os.MkdirTemp("", "kerf-release-")
 	if err != nil {
@@ -132,9 +163,8 @@ func (r *release) ociArchive(i image, files []entry) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write layout: %w", err)
 	}
-	err = path.AppendImage(built, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"}),
-		layout.WithAnnotations(map[string]string{
-			"org.opencontainers.image.ref.name": r.registry + "/" + i.name + ":" + r.version}))
+	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": r.registry + "/" + i.name + ":" + r.version}))
 	if err != nil {
 		return nil, fmt.Errorf("write layout: %w", err)
 	}
@@ -146,7 +176,7 @@ func (r *release) ociArchive(i image, files []entry) ([]byte, error) {
 }
 
 // build makes an image of one layer.
-func (r *release) build(i image, files []entry) (v1.Image, error) {
+func (r *release) build(t target, i image, files []entry) (v1.Image, error) {
 	text, err := tarOf(files, r.time, true)
 	if err != nil {
 		return nil, err
@@ -167,7 +197,7 @@ func (r *release) build(i image, files []entry) (v1.Image, error) {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = "linux", "amd64", v1.Time{Time: r.time}
+	config.OS, config.Architecture, config.Created = "linux", t.arch, v1.Time{Time: r.time}
 	config.Config = v1.Config{
 		User: i.user, Entrypoint: []string{"/" + programFolder + "/" + i.entry},
 		Env: []string{"PATH=/usr/local/bin"},

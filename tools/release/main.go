@@ -18,6 +18,8 @@ func main() {
 	flag.StringVar(&r.root, "root", "../..", "folder of the repository")
 	flag.StringVar(&r.programs, "programs", "", "folder of the built programs")
 	flag.StringVar(&r.libraries, "libraries", "/lib/x86_64-linux-gnu", "folder of the C library for the agent's image")
+	flag.StringVar(&r.librariesARM64, "libraries-arm64", "../../.cache/cross/libc",
+		"folder of the C library for the agent's image on arm64")
 	flag.StringVar(&r.out, "out", "", "folder to write")
 	flag.StringVar(&r.version, "version", "", "version, such as v0.1.0")
 	flag.StringVar(&r.registry, "registry", "", "registry and folder of the images, such as registry.example/kerf")

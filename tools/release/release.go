@@ -21,8 +21,8 @@ const repository = "https://github.com/kerf-gpu/kerf"
 // release is what a release is made from.
 type release struct {
 	// root, programs, libraries and out are folders.
-	root, programs, libraries, out string
-	version, registry, commit      string
+	root, programs, libraries, librariesARM64, out string
+	version, registry, commit                      string
 	// time is that of each file.
 	time time.Time
 	// written has the artifacts in the order of writing.

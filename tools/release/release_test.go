@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,20 +34,14 @@ func programs(t *testing.T) string {
 	} {
 		put(t, path, []byte(text))
 	}
-	built := filepath.Join(dir, "x")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", built, ".")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	text, err := os.ReadFile(built)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range images() {
-		for _, name := range slices.Concat(i.programs, i.libraries) {
-			put(t, filepath.Join(dir, name), text)
+	var text []byte
+	r := release{programs: dir, libraries: dir, librariesARM64: filepath.Join(dir, "arm64")}
+	for _, on := range r.targets() {
+		text = goProgram(t, source, on.arch)
+		for _, i := range images() {
+			for _, name := range slices.Concat(i.programs, slices.Collect(maps.Keys(on.librariesOf(i)))) {
+				put(t, filepath.Join(on.programs, name), text)
+			}
 		}
 	}
 	for _, platform := range platforms() {
@@ -54,6 +49,23 @@ func programs(t *testing.T) string {
 		put(t, filepath.Join(dir, "cli", system+"-"+arch, programOn(system)), text)
 	}
 	return dir
+}
+
+// goProgram builds the program in a folder for Linux on arch.
+func goProgram(t *testing.T, source, arch string) []byte {
+	t.Helper()
+	built := filepath.Join(t.TempDir(), "x")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", built, ".")
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func put(t *testing.T, path string, text []byte) {
@@ -66,7 +78,8 @@ func put(t *testing.T, path string, text []byte) {
 // packed is a release of these programs.
 func packed(t *testing.T, programs string) *release {
 	t.Helper()
-	r := &release{root: "../..", programs: programs, libraries: programs, out: filepath.Join(t.TempDir(), "v1.2.3"),
+	r := &release{root: "../..", programs: programs, libraries: programs,
+		librariesARM64: filepath.Join(programs, "arm64"), out: filepath.Join(t.TempDir(), "v1.2.3"),
 		version: "v1.2.3", registry: "registry.example/kerf", commit: strings.Repeat("a", 40),
 		time: time.Unix(1_700_000_000, 0).UTC()}
 	if err := r.write(); err != nil {
@@ -155,31 +168,45 @@ func decoded[T any](t *testing.T, text []byte) (v T) {
 	return v
 }
 
-func testImages(t *testing.T, from string, r *release) {
+func testImages(t *testing.T, _ string, r *release) {
 	for _, i := range images() {
-		files := inTar(t, bytes.NewReader(r.read(t, "kerf-"+i.name+"-v1.2.3-linux-amd64.oci.tar")))
+		files := inTar(t, bytes.NewReader(r.read(t, "kerf-"+i.name+"-v1.2.3.oci.tar")))
 		blob := func(h v1.Hash) []byte { return files["blobs/sha256/"+h.Hex] }
-		index := decoded[v1.IndexManifest](t, files["index.json"])
-		if ref := index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; ref !=
-			"registry.example/kerf/"+i.name+":v1.2.3" {
-			t.Errorf("%s: reference %q", i.name, ref)
+		top := decoded[v1.IndexManifest](t, files["index.json"])
+		if ref := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; ref !=
+			"registry.example/kerf/"+i.name+":v1.2.3" || len(top.Manifests) != 1 {
+			t.Errorf("%s: reference %q of %d", i.name, ref, len(top.Manifests))
 		}
-		manifest := decoded[v1.Manifest](t, blob(index.Manifests[0].Digest))
-		config := decoded[v1.ConfigFile](t, blob(manifest.Config.Digest))
-		if config.Architecture != "amd64" || config.Config.User != i.user || !config.Created.Equal(r.time) ||
-			config.Config.Entrypoint[0] != "/usr/local/bin/"+i.entry {
-			t.Errorf("%s: config %+v", i.name, config)
+		index := decoded[v1.IndexManifest](t, blob(top.Manifests[0].Digest))
+		if len(index.Manifests) != len(r.targets()) {
+			t.Fatalf("%s: %d images", i.name, len(index.Manifests))
 		}
-		layer := inTar(t, unzipped(t, blob(manifest.Layers[0].Digest)))
-		for _, name := range i.programs {
-			if want, err := os.ReadFile(filepath.Join(from, name)); err != nil ||
-				!bytes.Equal(layer["usr/local/bin/"+name], want) {
-				t.Errorf("%s: the layer lacks %s: %v", i.name, name, err)
+		for k, on := range r.targets() {
+			if p := index.Manifests[k].Platform; p.OS != "linux" || p.Architecture != on.arch {
+				t.Errorf("%s: image %d is for %s", i.name, k, p)
 			}
+			testImage(t, r, i, on, decoded[v1.Manifest](t, blob(index.Manifests[k].Digest)), blob)
 		}
-		if _, has := layer["lib64/"+loader]; has != (len(i.libraries) > 0) {
-			t.Errorf("%s: loader in the layer: %t", i.name, has)
+	}
+}
+
+// testImage checks the image for one platform.
+func testImage(t *testing.T, r *release, i image, on target, manifest v1.Manifest, blob func(v1.Hash) []byte) {
+	t.Helper()
+	config := decoded[v1.ConfigFile](t, blob(manifest.Config.Digest))
+	if config.Architecture != on.arch || config.Config.User != i.user || !config.Created.Equal(r.time) ||
+		config.Config.Entrypoint[0] != "/usr/local/bin/"+i.entry {
+		t.Errorf("%s: config %+v", i.name, config)
+	}
+	layer := inTar(t, unzipped(t, blob(manifest.Layers[0].Digest)))
+	for _, name := range i.programs {
+		if want, err := os.ReadFile(filepath.Join(on.programs, name)); err != nil ||
+			!bytes.Equal(layer["usr/local/bin/"+name], want) {
+			t.Errorf("%s: the layer for %s lacks %s: %v", i.name, on.arch, name, err)
 		}
+	}
+	if _, has := layer[on.loader]; has != (len(i.libraries) > 0) {
+		t.Errorf("%s: loader in the layer for %s: %t", i.name, on.arch, has)
 	}
 }
 
@@ -266,7 +293,7 @@ func TestRejects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := complete(sh, nil); err == nil || !strings.Contains(err.Error(), "bin/sh") {
+	if err := r.targets()[0].complete(sh, nil); err == nil || !strings.Contains(err.Error(), "bin/sh") {
 		t.Errorf("a program without its C library: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"debug/buildinfo"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,23 +32,16 @@ func (r *release) writeSBOM() error {
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "kerf-release"}}},
 	}
 	known := map[string]bool{}
-	for _, i := range images() {
-		for _, name := range i.programs {
-			if err := r.describe(doc, known, name, name); err != nil {
+	for _, t := range r.targets() {
+		for _, i := range images() {
+			if err := r.describeImage(doc, known, t, i); err != nil {
 				return err
 			}
-		}
-		for _, name := range i.libraries {
-			e, err := program(filepath.Join(r.libraries, name), name)
-			if err != nil {
-				return err
-			}
-			list(doc, known, "DOCUMENT", "DESCRIBES", component{name: name, checksum: sum(e.content)})
 		}
 	}
 	for _, platform := range platforms() {
 		system, arch, _ := strings.Cut(platform, "/")
-		file := filepath.Join("cli", system+"-"+arch, programOn(system))
+		file := filepath.Join(r.programs, "cli", system+"-"+arch, programOn(system))
 		if err := r.describe(doc, known, file, "kubectl-kerf-"+system+"-"+arch); err != nil {
 			return err
 		}
@@ -59,14 +53,35 @@ func (r *release) writeSBOM() error {
 	return r.add("kerf-"+r.version+".spdx.json", b.Bytes())
 }
 
+// describeImage adds the programs and libraries of an image for a platform. Names have the platform, but for amd64.
+func (r *release) describeImage(doc *v2_3.Document, known map[string]bool, t target, i image) error {
+	ending := ""
+	if t.arch != "amd64" {
+		ending = "-" + t.arch
+	}
+	for _, name := range i.programs {
+		if err := r.describe(doc, known, filepath.Join(t.programs, name), name+ending); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.librariesOf(i))) {
+		e, err := program(filepath.Join(t.libraries, name), name)
+		if err != nil {
+			return err
+		}
+		list(doc, known, "DOCUMENT", "DESCRIBES", component{name: name + ending, checksum: sum(e.content)})
+	}
+	return nil
+}
+
 // describe adds a program and its modules. A program without Go's build information has none.
 func (r *release) describe(doc *v2_3.Document, known map[string]bool, file, name string) error {
-	e, err := program(filepath.Join(r.programs, file), name)
+	e, err := program(file, name)
 	if err != nil {
 		return err
 	}
 	of := list(doc, known, "DOCUMENT", "DESCRIBES", component{name: name, version: r.version, checksum: sum(e.content)})
-	if strings.HasSuffix(name, ".so") {
+	if strings.HasSuffix(file, ".so") {
 		return nil
 	}
 	info, err := buildinfo.Read(bytes.NewReader(e.content))

@@ -338,13 +338,15 @@ func (x *PendingSettings) GetBlockedBy() []string {
 }
 
 type GPU struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
-	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Model         string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	Pci           string                 `protobuf:"bytes,4,opt,name=pci,proto3" json:"pci,omitempty"`
-	Numa          int32                  `protobuf:"varint,5,opt,name=numa,proto3" json:"numa,omitempty"`
-	CapacityBytes uint64                 `protobuf:"varint,6,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Model string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	Pci   string                 `protobuf:"bytes,4,opt,name=pci,proto3" json:"pci,omitempty"`
+	Numa  int32                  `protobuf:"varint,5,opt,name=numa,proto3" json:"numa,omitempty"`
+	// capacity_bytes is absent if it is unknown: NVML reports no memory of a GPU that uses the system's memory. Then the
+	// other amounts of memory mean nothing, and the GPU is granted whole only.
+	CapacityBytes *uint64 `protobuf:"varint,6,opt,name=capacity_bytes,json=capacityBytes,proto3,oneof" json:"capacity_bytes,omitempty"`
 	// reserved_bytes is the memory that the driver reserves.
 	ReservedBytes uint64 `protobuf:"varint,7,opt,name=reserved_bytes,json=reservedBytes,proto3" json:"reserved_bytes,omitempty"`
 	// used_bytes is as the driver reports it; absent if it reports none.
@@ -441,8 +443,8 @@ func (x *GPU) GetNuma() int32 {
 }
 
 func (x *GPU) GetCapacityBytes() uint64 {
-	if x != nil {
-		return x.CapacityBytes
+	if x != nil && x.CapacityBytes != nil {
+		return *x.CapacityBytes
 	}
 	return 0
 }
@@ -1300,7 +1302,7 @@ func (x *Time) GetThrottledSeconds() float64 {
 type Share struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Gpu   string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
-	// memory_bytes is guaranteed.
+	// memory_bytes is guaranteed. It is 0 for a whole GPU whose memory is unknown.
 	MemoryBytes uint64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// burst_bytes is what the grant may use above the guarantee now.
 	BurstBytes uint64 `protobuf:"varint,3,opt,name=burst_bytes,json=burstBytes,proto3" json:"burst_bytes,omitempty"`
@@ -2524,17 +2526,17 @@ const file_api_node_v1alpha1_node_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x1a\n" +
 	"\bsettings\x18\x03 \x03(\tR\bsettings\x12\x1d\n" +
 	"\n" +
-	"blocked_by\x18\x04 \x03(\tR\tblockedBy\"\xe7\x05\n" +
+	"blocked_by\x18\x04 \x03(\tR\tblockedBy\"\xff\x05\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12\x10\n" +
 	"\x03pci\x18\x04 \x01(\tR\x03pci\x12\x12\n" +
-	"\x04numa\x18\x05 \x01(\x05R\x04numa\x12%\n" +
-	"\x0ecapacity_bytes\x18\x06 \x01(\x04R\rcapacityBytes\x12%\n" +
+	"\x04numa\x18\x05 \x01(\x05R\x04numa\x12*\n" +
+	"\x0ecapacity_bytes\x18\x06 \x01(\x04H\x00R\rcapacityBytes\x88\x01\x01\x12%\n" +
 	"\x0ereserved_bytes\x18\a \x01(\x04R\rreservedBytes\x12\"\n" +
 	"\n" +
-	"used_bytes\x18\b \x01(\x04H\x00R\tusedBytes\x88\x01\x01\x12#\n" +
+	"used_bytes\x18\b \x01(\x04H\x01R\tusedBytes\x88\x01\x01\x12#\n" +
 	"\rgranted_bytes\x18\t \x01(\x04R\fgrantedBytes\x12'\n" +
 	"\x0fgranted_percent\x18\n" +
 	" \x01(\rR\x0egrantedPercent\x12\x1f\n" +
@@ -2542,13 +2544,14 @@ const file_api_node_v1alpha1_node_proto_rawDesc = "" +
 	"burstBytes\x12:\n" +
 	"\x19memory_overcommit_percent\x18\f \x01(\rR\x17memoryOvercommitPercent\x12<\n" +
 	"\x1acompute_overcommit_percent\x18\r \x01(\rR\x18computeOvercommitPercent\x12%\n" +
-	"\vutilization\x18\x0e \x01(\rH\x01R\vutilization\x88\x01\x01\x12\x16\n" +
+	"\vutilization\x18\x0e \x01(\rH\x02R\vutilization\x88\x01\x01\x12\x16\n" +
 	"\x06health\x18\x0f \x01(\tR\x06health\x12#\n" +
 	"\rhealth_reason\x18\x10 \x01(\tR\fhealthReason\x12\x16\n" +
 	"\x06levels\x18\x11 \x03(\tR\x06levels\x127\n" +
 	"\bbackends\x18\x12 \x03(\v2\x1b.kerf.node.v1alpha1.BackendR\bbackends\x12\x10\n" +
 	"\x03mig\x18\x13 \x01(\bR\x03mig\x129\n" +
-	"\tmig_state\x18\x14 \x01(\v2\x1c.kerf.node.v1alpha1.MIGStateR\bmigStateB\r\n" +
+	"\tmig_state\x18\x14 \x01(\v2\x1c.kerf.node.v1alpha1.MIGStateR\bmigStateB\x11\n" +
+	"\x0f_capacity_bytesB\r\n" +
 	"\v_used_bytesB\x0e\n" +
 	"\f_utilization\"\xa7\x03\n" +
 	"\bMIGState\x12\x18\n" +

@@ -29,7 +29,7 @@ func byClaimAlone(c survey.Cluster) (nodes []string, memory sharing.Bytes, err e
 				continue
 			}
 			gives = true
-			if of := sharing.Bytes(max(0, g.AllocatableBytes)); memory == 0 || of < memory {
+			if of := sharing.Bytes(max(0, g.AllocatableBytes)); !g.SystemMemory && (memory == 0 || of < memory) {
 				memory = of
 			}
 		}

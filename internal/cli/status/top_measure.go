@@ -203,9 +203,12 @@ func samplesOf(p present.Cluster, uses []present.ClusterUsage, m measured) []pre
 		for _, g := range n.GPUs {
 			allocatable := uint64(max(0, g.AllocatableBytes))
 			shown := &telemetryapi.GPU{Uuid: g.UUID, Index: int32(g.Index), Model: g.Model, //nolint:gosec // a few GPUs
-				MemoryAllocatableBytes: &allocatable, SmRatio: m.ofGPU(gpuSM, g.UUID),
+				SmRatio:    m.ofGPU(gpuSM, g.UUID),
 				PowerWatts: m.ofGPU(gpuPower, g.UUID), TemperatureCelsius: m.ofGPU(gpuTemperature, g.UUID),
 				Usages: owners[onGPU{n.Name, g.UUID}]}
+			if !g.SystemMemory {
+				shown.MemoryAllocatableBytes = &allocatable
+			}
 			if used := m.ofGPU(gpuMemory, g.UUID); used != nil {
 				whole := uint64(max(0, *used))
 				shown.MemoryUsedBytes = &whole

@@ -103,8 +103,8 @@ func sharesOf(s Seen) map[string][]Share {
 func gpuOf(g gpunode.GPU, shares []Share, typical Typical) GPU {
 	out := GPU{UUID: g.UUID, Index: g.Index, Model: g.Model, Health: cmp.Or(g.Health, sharing.HealthUnknown.String()),
 		Cordoned: g.Cordoned != "", Mode: g.Mode, Shares: shares, Levels: g.Levels,
-		Memory: Memory{Capacity: g.CapacityBytes, Allocatable: g.AllocatableBytes, Free: g.FreeBytes,
-			FreePercent: g.FreePercent}}
+		Memory: Memory{Unknown: g.SystemMemory, Capacity: g.CapacityBytes, Allocatable: g.AllocatableBytes,
+			Free: g.FreeBytes, FreePercent: g.FreePercent}}
 	out.Problem = problemOf(g)
 	if m := g.MIGState; m != nil && g.MIG {
 		out.MIG = &MIG{Slices: m.MemorySlices}

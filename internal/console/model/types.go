@@ -51,8 +51,10 @@ type GPU struct {
 	Levels        []string `json:"levels,omitempty"`
 }
 
-// Memory has a GPU's amounts.
+// Memory has a GPU's amounts. Unknown is true for a GPU that uses the system's memory; then Capacity, Allocatable and
+// Free mean nothing.
 type Memory struct {
+	Unknown     bool    `json:"unknown,omitempty"`
 	Capacity    int64   `json:"capacity"`
 	Allocatable int64   `json:"allocatable"`
 	Free        int64   `json:"free"`

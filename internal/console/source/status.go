@@ -55,6 +55,7 @@ func gpuOf(g *nodeapi.GPU) gpunode.GPU {
 		FreeBytes:   bytesOf(allocatable - min(g.GetGrantedBytes(), allocatable)),
 		FreePercent: max(0, 100-int(g.GetGrantedPercent())), Health: g.GetHealth(), HealthReason: g.GetHealthReason(),
 		Levels: g.GetLevels(), MIG: g.GetMig()}
+	out.SystemMemory = g.CapacityBytes == nil
 	if m := g.GetMigState(); m.GetCapable() {
 		out.MIGState = &gpunode.MIGState{MemorySlices: int(m.GetMemorySlices()), Profiles: m.GetProfiles(),
 			Error: m.GetError(), PendingReason: m.GetPendingReason(), LayoutFromPool: m.GetLayoutFromPool()}

@@ -17,10 +17,13 @@ import (
 func GPU(g gpunode.GPU, grants int) allocator.GPUState {
 	ref := Ref(g.UUID)
 	capacity := Bytes(g.CapacityBytes)
+	if g.SystemMemory {
+		capacity = 0 // unknown, whatever the report has
+	}
 	usable := min(Bytes(g.AllocatableBytes), capacity)
 	gpu := sharing.GPU{
 		UUID: ref.UUID, Part: ref.GPU().Part, Index: g.Index, Model: g.Model,
-		Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1}, MIG: g.MIG,
+		Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1, SystemMemory: g.SystemMemory}, MIG: g.MIG,
 		Memory: capacity, Reserved: capacity - usable,
 		HealthReason: g.HealthReason, Cordoned: g.Cordoned,
 	}

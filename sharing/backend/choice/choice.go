@@ -75,6 +75,15 @@ func Unprobed(reason string) Report {
 	return r
 }
 
+// NoShares is the report of a GPU of which no backend can enforce a share, for that reason.
+func NoShares(reason string) Report {
+	r := Report{}
+	for _, b := range sharing.Backends() {
+		r[b] = Support{Answer: NotSupported, Reason: reason}
+	}
+	return r
+}
+
 // Of is the answer of one backend.
 func (r Report) Of(b sharing.Backend) Support {
 	if s, ok := r[b]; ok {

@@ -25,8 +25,28 @@ type System struct {
 const Default = "kubeadm"
 
 // Of names the chart's preset for a node, and says why. A Kubernetes distribution decides before the system below
-// it, because it has the sockets and kubelet's folder.
+// it, because it has the sockets and kubelet's folder. Presets name the driver's library of amd64: for arm64 the reason
+// has the value to set.
 func Of(s System) (preset, reason string) {
+	preset, reason = choose(s)
+	if library := arm64Library(preset); library != "" && s.Labels["kubernetes.io/arch"] == "arm64" {
+		reason += "; also set poolDefaults.driverLibrary=" + library + ", because the node is arm64"
+	}
+	return preset, reason
+}
+
+// arm64Library is the driver's library on arm64 with a preset; empty if it is the same as on amd64.
+func arm64Library(preset string) string {
+	switch preset {
+	case Default, "k3s", "rke2", "k0s", "microk8s":
+		return "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1"
+	case "bottlerocket":
+		return "/aarch64-bottlerocket-linux-gnu/sys-root/usr/lib/libnvidia-ml.so.1"
+	}
+	return ""
+}
+
+func choose(s System) (preset, reason string) {
 	for _, d := range []struct{ sign, preset string }{{"+k3s", "k3s"}, {"+rke2", "rke2"}, {"+k0s", "k0s"}} {
 		if strings.Contains(s.KubeletVersion, d.sign) {
 			return d.preset, fmt.Sprintf("kubelet is version %s", s.KubeletVersion)

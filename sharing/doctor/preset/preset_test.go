@@ -21,6 +21,9 @@ func TestPreset(t *testing.T) {
 			ContainerRuntime: "containerd://2.1.4"}, "kubeadm", "Ubuntu"},
 		"CRI-O": {preset.System{OSImage: "Debian GNU/Linux 12 (bookworm)", KubeletVersion: "v1.34.1",
 			ContainerRuntime: "cri-o://1.34.0"}, "kubeadm", "containerRuntime=crio"},
+		"K3s on arm64": {preset.System{KubeletVersion: "v1.33.3+k3s1",
+			Labels: map[string]string{"kubernetes.io/arch": "arm64"}}, "k3s",
+			"poolDefaults.driverLibrary=/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1"},
 		"K3s": {preset.System{OSImage: "Ubuntu 24.04 LTS", KubeletVersion: "v1.33.3+k3s1"}, "k3s", "v1.33.3+k3s1"},
 		// K3s runs on Flatcar with its own sockets.
 		"K3s on Flatcar": {preset.System{OSImage: "Flatcar Container Linux by Kinvolk 4230.2.1 (Oklo)",

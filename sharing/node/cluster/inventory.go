@@ -39,6 +39,7 @@ type knownUnit struct {
 	NUMA      int                      `json:"numa"`
 	GiB       int                      `json:"gib"`
 	Percent   int                      `json:"percent,omitempty"`
+	NoShare   bool                     `json:"no_share,omitempty"`
 	InMIGMode bool                     `json:"cut,omitempty"`
 	MIG       []deviceplugin.Instances `json:"mig,omitempty"`
 }
@@ -99,7 +100,7 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 			continue
 		}
 		k.units[ref] = deviceplugin.Unit{GPU: ref, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true,
-			InMIGMode: u.InMIGMode, MIG: u.MIG}
+			NoShare: u.NoShare, InMIGMode: u.InMIGMode, MIG: u.MIG}
 	}
 	return k
 }
@@ -125,7 +126,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
 			// there is no driver any more; before the first probe there is no reason
 			g.Health == sharing.HealthUnknown && g.HealthReason != ""
-		if g.Memory == 0 {
+		if g.Memory == 0 && !g.SystemMemory {
 			continue
 		}
 		turns := rules.turns[g.UUID] && !g.Ref().IsInstance() || rules.turns == nil && turned(old)
@@ -137,6 +138,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			mode := rules.gives(g)
 			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
 		}
+		u.NoShare = u.NoShare || g.SystemMemory
 		most := rules.most[g.UUID]
 		if g.MIG || turns {
 			if u.MIG = instancesOf(most); most == nil && (old.InMIGMode || turned(old)) {
@@ -156,6 +158,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		}
 		k.units[g.Ref()] = u
 		grown = grown || !known || old.InMIGMode != u.InMIGMode || old.GiB != u.GiB || old.Percent != u.Percent ||
+			old.NoShare != u.NoShare ||
 			!slices.Equal(old.MIG, u.MIG)
 	}
 	if grown {
@@ -191,7 +194,7 @@ func (k *knownGPUs) save() {
 	f := knownFile{BootID: k.boot}
 	for _, u := range k.sorted() {
 		f.Units = append(f.Units, knownUnit{UUID: u.GPU.String(), NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent,
-			InMIGMode: u.InMIGMode, MIG: u.MIG})
+			NoShare: u.NoShare, InMIGMode: u.InMIGMode, MIG: u.MIG})
 	}
 	data, err := json.Marshal(f)
 	if err == nil {

@@ -173,3 +173,18 @@ func TestUnitsOvercommitted(t *testing.T) {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
 }
+
+// A GPU that uses the system's memory counts whole only, also when it is lost before a restart of the agent.
+func TestUnitsOfSystemMemory(t *testing.T) {
+	file, log := filepath.Join(t.TempDir(), "inventory.json"), slog.New(slog.DiscardHandler)
+	unit := deviceplugin.Unit{GPU: sharing.GPURef{UUID: "a"}, NoShare: true}
+	got := loadKnown(file, "boot-1", log).take([]sharing.GPU{{UUID: "a", Health: sharing.HealthOK,
+		Hardware: sharing.Hardware{SystemMemory: true}}}, cutRules{})
+	if d := cmp.Diff([]deviceplugin.Unit{unit}, got); d != "" {
+		t.Error(d)
+	}
+	unit.Lost = true
+	if d := cmp.Diff([]deviceplugin.Unit{unit}, loadKnown(file, "boot-1", log).take(nil, cutRules{})); d != "" {
+		t.Error("after a restart:", d)
+	}
+}

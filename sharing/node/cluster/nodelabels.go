@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -98,6 +99,7 @@ func labelsOf(b status.LedgerState) kube.NodeLabels {
 			level = best
 		}
 	}
+	unknown := slices.ContainsFunc(gpus, func(g status.BookedGPU) bool { return g.GPU.SystemMemory })
 	capable := strconv.FormatBool(able)
 	l := kube.NodeLabels{
 		Own: map[string]string{
@@ -110,6 +112,10 @@ func labelsOf(b status.LedgerState) kube.NodeLabels {
 			"nvidia.com/gpu.memory":  strconv.FormatUint(uint64(least/sharing.MiB), 10),
 			"nvidia.com/gpu.count":   strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
 		},
+	}
+	if unknown {
+		l.Own[sharing.LabelMemory] = gpunode.Unknown
+		delete(l.GFD, "nvidia.com/gpu.memory")
 	}
 	if b.DriverVersion != "" {
 		l.Own[sharing.LabelDriver] = labelValue(b.DriverVersion)

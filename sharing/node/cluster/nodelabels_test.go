@@ -77,3 +77,14 @@ func FuzzLabelValue(f *testing.F) {
 		}
 	})
 }
+
+// The memory of a GPU that uses the system's is unknown, and so is the least of the node.
+func TestLabelsOfSystemMemory(t *testing.T) {
+	l := labelsOf(status.LedgerState{GPUs: []status.BookedGPU{
+		{View: ledger.View{GPU: sharing.GPU{Model: "Tesla T4", Memory: 15 * sharing.GiB}}},
+		{View: ledger.View{GPU: sharing.GPU{Model: "NVIDIA GB10", Hardware: sharing.Hardware{SystemMemory: true}}}},
+	}})
+	if _, named := l.GFD["nvidia.com/gpu.memory"]; named || l.Own[sharing.LabelMemory] != "unknown" {
+		t.Errorf("labels %+v", l)
+	}
+}

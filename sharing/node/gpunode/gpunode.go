@@ -78,6 +78,9 @@ func Of(b status.LedgerState) api.Status {
 	s.Summary.GPUs, s.Summary.Grants = len(s.GPUs), len(s.Grants)
 	s.Summary.Config = inShort(s.Config)
 	s.Summary.Free, s.Summary.LargestFree = free.String(), largest.String()
+	if len(b.GPUs) > 0 && !slices.ContainsFunc(b.GPUs, func(g status.BookedGPU) bool { return !g.GPU.SystemMemory }) {
+		s.Summary.Free, s.Summary.LargestFree = api.Unknown, api.Unknown
+	}
 	strongest := slices.Sorted(maps.Keys(levels))
 	slices.Reverse(strongest)
 	s.Summary.Levels = strings.Join(names(strongest), ",")
@@ -124,6 +127,7 @@ func inShort(c *api.Config) string {
 func gpu(g status.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 	out := api.GPU{
 		UUID: g.GPU.Ref().String(), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
+		SystemMemory:  g.GPU.SystemMemory,
 		CapacityBytes: bytesOf(g.GPU.Memory), AllocatableBytes: bytesOf(g.GPU.Usable()),
 		FreeBytes: bytesOf(g.FreeMemory), FreePercent: int(g.FreePercent),
 		GrantedBytes: bytesOf(g.GrantedMemory), GrantedPercent: int(g.GrantedPercent),

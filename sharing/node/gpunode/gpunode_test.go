@@ -4,6 +4,7 @@
 package gpunode
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	api "github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator/report"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -280,5 +282,23 @@ func TestWordsOfWhatAGPUGives(t *testing.T) {
 		if mode.String() != word {
 			t.Errorf("mode %s is called %q", mode, word)
 		}
+	}
+}
+
+// The report of a GPU that uses the system's memory has no amount of it.
+func TestSystemMemory(t *testing.T) {
+	b := status.LedgerState{GPUs: []status.BookedGPU{{View: ledger.View{GPU: sharing.GPU{UUID: "a",
+		Hardware: sharing.Hardware{SystemMemory: true}}, FreePercent: 100}}}}
+	s := Of(b)
+	if s.Summary.Free != api.Unknown || s.Summary.LargestFree != api.Unknown {
+		t.Errorf("summary %+v", s.Summary)
+	}
+	text, err := json.Marshal(s.GPUs[0])
+	if err != nil || strings.Contains(string(text), "Bytes") || !strings.Contains(string(text), `"systemMemory":true`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	got := report.GPU(s.GPUs[0], 0)
+	if err := got.GPU.Validate(); err != nil || !got.GPU.SystemMemory || got.FreePercent != 100 {
+		t.Errorf("read as %+v, %v", got, err)
 	}
 }

@@ -215,7 +215,7 @@ func (r *Finder) readPlacement(ctx context.Context, group cgroup.Group) (sharing
 			continue
 		}
 		f := sharing.Share{GPU: g.Ref(), Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}
-		if att.Caps != nil {
+		if att.Caps != nil && !g.SystemMemory {
 			limit, _, err := att.Caps.Read(ctx, group.Dir, g.Ref())
 			if err == nil && limit <= att.Caps.Least() {
 				continue

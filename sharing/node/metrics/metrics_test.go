@@ -32,11 +32,11 @@ func picture() *nodeapi.GetNodeResponse {
 		Ready: true, AgentVersion: "v1", DriverVersion: "615.71.09",
 		Config: &nodeapi.ConfigStatus{Errors: []string{"a", "b"}},
 		Gpus: []*nodeapi.GPU{
-			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", CapacityBytes: 80 * mib, ReservedBytes: 2 * mib,
-				UsedBytes: new(uint64(12 * mib)), GrantedBytes: 20 * mib, BurstBytes: 5 * mib, GrantedPercent: 25,
-				Utilization: new(uint32(80)), Health: "healthy", MemoryOvercommitPercent: 125,
-				ComputeOvercommitPercent: 200},
-			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", CapacityBytes: 80 * mib,
+			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", CapacityBytes: new(uint64(80 * mib)),
+				ReservedBytes: 2 * mib, UsedBytes: new(uint64(12 * mib)), GrantedBytes: 20 * mib,
+				BurstBytes: 5 * mib, GrantedPercent: 25, Utilization: new(uint32(80)), Health: "healthy",
+				MemoryOvercommitPercent: 125, ComputeOvercommitPercent: 200},
+			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", CapacityBytes: new(uint64(80 * mib)),
 				Health: "lost"},
 		},
 		Grants: []*nodeapi.Grant{

@@ -37,16 +37,17 @@ func gpuFamilies() families[*nodeapi.GPU] {
 	one := labels[gpu]{[]string{"gpu_uuid", "gpu"}, func(g gpu) []string {
 		return append(make([]string, 0, 5), g.GetUuid(), strconv.Itoa(int(g.GetIndex())))
 	}}
+	sized := func(g gpu) bool { return g.CapacityBytes != nil } // else its memory is unknown
 	return families[gpu]{
 		one.and("model", gpu.GetModel).and("pci", gpu.GetPci).and("mig",
 			func(g gpu) string { return strconv.FormatBool(g.GetMig()) }).
 			gauge("kerf_gpu_info", "Identity of the GPU; always 1.", info),
 		one.gauge("kerf_gpu_memory_reserved_bytes", "Memory that the driver reserves (NVML), in bytes.",
-			always(gpu.GetReservedBytes)),
+			when(sized, gpu.GetReservedBytes)),
 		one.gauge("kerf_gpu_memory_granted_bytes", "Memory that grants are guaranteed on the GPU, in bytes.",
-			always(gpu.GetGrantedBytes)),
+			when(sized, gpu.GetGrantedBytes)),
 		one.gauge("kerf_gpu_memory_burst_bytes", "Memory that grants may use above their guarantees now, in bytes.",
-			always(gpu.GetBurstBytes)),
+			when(sized, gpu.GetBurstBytes)),
 		one.gauge("kerf_gpu_compute_granted_ratio",
 			"Granted compute divided by the GPU's compute, 0 to 1. Above 1 if compute is overcommitted.",
 			hundredth(gpu.GetGrantedPercent)),
@@ -129,7 +130,7 @@ func amountFamilies() families[amount] {
 	bursts := func(a amount) bool { return a.GetMaxBurstBytes() > 0 }
 	return append(families[amount]{
 		one.gauge("kerf_grant_memory_guaranteed_bytes", "Guaranteed memory of the grant on this GPU, in bytes.",
-			always(amount.GetMemoryBytes)),
+			when(func(a amount) bool { return a.GetMemoryBytes() > 0 || !a.GetWhole() }, amount.GetMemoryBytes)),
 		one.gauge("kerf_grant_memory_cap_bytes", "Cap on the grant's memory on this GPU now, in bytes. "+
 			"Absent before activation, for whole GPUs and MIG instances, and if no backend enforces a cap.", capBytes),
 		one.gauge("kerf_grant_memory_burst_bytes",

@@ -38,7 +38,7 @@ func Message(s status.State) *nodeapi.GetNodeResponse {
 func gpuMessage(g status.GPU) *nodeapi.GPU {
 	m := &nodeapi.GPU{
 		Uuid: g.Ref().String(), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
-		CapacityBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
+		CapacityBytes: known(uint64(g.Memory), !g.SystemMemory), ReservedBytes: uint64(g.Reserved),
 		UsedBytes: known(uint64(g.Used), g.UsedKnown), Utilization: percent(g.Utilization),
 		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), BurstBytes: uint64(g.Burst),
 		MemoryOvercommitPercent: uint32(g.Overcommit.Memory), ComputeOvercommitPercent: uint32(g.Overcommit.Compute),

@@ -32,12 +32,12 @@ func unlistedIn(r Reading, look lists.Observation, managed sharing.Bytes) (shari
 
 // setUnattributed compares a sample with the one before it. The driver does not read the use of a GPU and of its
 // processes at one moment, so the lesser of two samples is believed. It says nothing of a GPU in MIG mode: its use is
-// that of its instances.
+// that of its instances. Nor does it of a GPU with the system's memory: the driver does not report its use.
 func (s *Sample) setUnattributed(before Sample, gpus []sharing.GPU, managed map[sharing.GPURef]sharing.Bytes) {
 	s.unlisted, s.unattributed = map[sharing.GPURef]sharing.Bytes{}, map[sharing.GPURef]sharing.Bytes{}
 	for _, gpu := range gpus {
 		r, answered := s.GPUs[gpu.Ref()]
-		if gpu.MIG || !answered {
+		if gpu.MIG || gpu.SystemMemory || !answered {
 			continue
 		}
 		now, known := unlistedIn(r, s.looks[gpu.Ref()], managed[gpu.Ref()])

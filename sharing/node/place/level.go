@@ -63,6 +63,9 @@ func (n *Node) LevelsOf(g sharing.GPU, state mig.State) (levels []sharing.Level,
 		c := choice.Choose(choice.On{List: n.List(g.Ref(), ""), Report: rep})
 		return []sharing.Level{sharing.LevelHardware, sharing.LevelExclusive, c.Level}, c.Reason
 	}
+	if g.SystemMemory {
+		return []sharing.Level{sharing.LevelExclusive}, sharing.NoShares
+	}
 	levels, by := n.levels(g, n.List(g.Ref(), ""), nil)
 	return levels, by.Reason
 }

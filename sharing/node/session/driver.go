@@ -222,6 +222,9 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 	if g.Ref().IsInstance() {
 		return s.partReport(ctx, lib, g)
 	}
+	if g.SystemMemory {
+		return choice.NoShares(sharing.NoShares)
+	}
 	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g),
 		backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
 	if listsServed(s.Runtime) {

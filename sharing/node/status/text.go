@@ -63,7 +63,7 @@ func weakShare(g GPU) string {
 			b.Listed
 	})
 	switch {
-	case g.MIG || len(g.Levels) == 0 || len(g.Backends) == 0:
+	case g.MIG || g.SystemMemory || len(g.Levels) == 0 || len(g.Backends) == 0:
 		return ""
 	case level == sharing.LevelReactive && libkerf >= 0:
 		return "shares have level reactive only: " + g.LevelReason

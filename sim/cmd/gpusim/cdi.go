@@ -12,6 +12,7 @@ import (
 	cdi "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kerf-gpu/kerf/sim/control"
+	"github.com/kerf-gpu/kerf/sim/root"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 	cdiVersion = "0.5.0"
 	// libDir is where programs of Debian and Ubuntu images look for libraries. The simulated libraries find the
 	// GPUs in /dev when they are loaded from here.
-	libDir = "/usr/lib/x86_64-linux-gnu"
+	libDir = "/" + root.Libraries
 )
 
 func cdiCommand() *cobra.Command {

@@ -244,7 +244,7 @@ func (g *gpu) do(cl *client, minor int, r wire.Request) ([]uint64, string, error
 			fmt.Sprintf("GPU-%08x-0000-0000-0000-00000000000%d\nFake GPU\n165%d\n00000000:%02X:00.0", g.bus, minor,
 				minor, g.bus), nil
 	case wire.OpMemory:
-		return []uint64{total, reserved, total - reserved - g.used, g.used}, "", nil
+		return []uint64{total, reserved, total - reserved - g.used, g.used, 0}, "", nil
 	case wire.OpUtilization:
 		return []uint64{30, 10}, "", nil
 	case wire.OpProcesses:

@@ -71,9 +71,9 @@ export class ClusterView implements View {
       { name: "Pool", text: (r) => r.node.pool || "" },
       { name: "State", text: (r) => kindOf(r.gpu) },
       { name: "Problem", text: (r) => r.gpu.problem || r.node.reason || "" },
-      { name: "Allocatable", text: (r) => bytes(r.gpu.memory.allocatable), sort: (r) => r.gpu.memory.allocatable,
-        number: true },
-      { name: "Free", text: (r) => bytes(r.gpu.memory.free), sort: (r) => r.gpu.memory.free, number: true },
+      { name: "Allocatable", text: (r) => amount(r.gpu, r.gpu.memory.allocatable),
+        sort: (r) => r.gpu.memory.allocatable, number: true },
+      { name: "Free", text: (r) => amount(r.gpu, r.gpu.memory.free), sort: (r) => r.gpu.memory.free, number: true },
       { name: "Fragmentation", text: (r) => `${r.gpu.fragmentation || 0}%`, sort: (r) => r.gpu.fragmentation || 0,
         number: true },
       { name: "Grants", text: (r) => holders(r.gpu) },
@@ -152,7 +152,7 @@ export class ClusterView implements View {
       list.push(gpu);
       by.set(node, list);
       most = Math.max(most, list.length);
-      longest = Math.max(longest, gpu.memory.capacity / gib80);
+      longest = Math.max(longest, drawn(gpu) / gib80);
     }
     const w = Math.max(barLength * longest, 90) + gap, h = title + most * (barHeight + barGap) + gap;
     const width = this.drawing.canvas.clientWidth || 1000;
@@ -194,7 +194,7 @@ export class ClusterView implements View {
       for (let k = 0; k < b.node.gpus.length; k++, i++) {
         if (!inside) continue;
         const g = b.node.gpus[k], at = top + (title + k * (barHeight + barGap)) * zoom;
-        const w = barLength * zoom * g.memory.capacity / gib80;
+        const w = barLength * zoom * drawn(g) / gib80;
         paintGPU(p, g, left, at, w, barHeight * zoom, fine);
         if (i === this.chosen) {
           c.strokeStyle = p.color("focus");
@@ -298,8 +298,19 @@ export class ClusterView implements View {
   }
 }
 
+// amount is an amount of a GPU's memory for people.
+export function amount(g: GPU, n: number): string {
+  return bytes(g.memory.unknown ? undefined : n);
+}
+
+// drawn is the memory that stands for a GPU's length; a GPU of unknown memory is as long as one of 80 GiB.
+export function drawn(g: GPU): number {
+  return g.memory.unknown ? gib80 : g.memory.capacity;
+}
+
 export function describe(g: GPU): string {
-  const parts = [kindOf(g), `${bytes(g.memory.free)} of ${bytes(g.memory.allocatable)} free`];
+  const parts = [kindOf(g), g.memory.unknown ? "memory unknown" :
+    `${bytes(g.memory.free)} of ${bytes(g.memory.allocatable)} free`];
   if (g.problem) parts.push(g.problem);
   if (g.fragmentation) parts.push(`too little for ${g.fragmentation}% of typical requests`);
   if (g.memory.used !== undefined) parts.push(`${bytes(g.memory.used)} used`);
@@ -308,7 +319,7 @@ export function describe(g: GPU): string {
 
 // paintGPU draws a GPU to scale: its length is its memory, and so is that of each share.
 export function paintGPU(p: Pen, g: GPU, x: number, y: number, w: number, h: number, fine: boolean): void {
-  const c = p.c, kind = kindOf(g), per = w / g.memory.capacity;
+  const c = p.c, kind = kindOf(g), per = w / drawn(g);
   c.fillStyle = p.color(kind === "unhealthy" ? "unhealthy" : kind === "cordoned" ? "cordoned" : "free");
   c.fillRect(x, y, w, h);
   if (kind === "fragmented") {

@@ -5,7 +5,7 @@
 
 import { bytes, el, fill, link, number, select } from "./dom";
 import { get, GPU, Latest, Node, nodes, Share, source } from "./state";
-import { describe, paintGPU } from "./cluster";
+import { amount, describe, drawn, paintGPU } from "./cluster";
 import { Drawing, Pen, Table } from "./table";
 import type { View } from "./main";
 
@@ -136,7 +136,7 @@ export class GPUView implements View {
     p.c.fillStyle = p.color("text");
     p.c.fillText("0", 8, 54);
     p.c.textAlign = "right";
-    p.c.fillText(bytes(found.gpu.memory.capacity), p.w - 8, 54);
+    p.c.fillText(amount(found.gpu, found.gpu.memory.capacity), p.w - 8, 54);
     p.c.textAlign = "left";
   }
 
@@ -144,7 +144,7 @@ export class GPUView implements View {
   private paintChart(p: Pen): void {
     const found = this.find(), c = p.c, left = 64, bottom = p.h - 24, top = 12, right = p.w - 12;
     if (!found) return;
-    const most = found.gpu.memory.capacity, caps = (found.gpu.shares || []).reduce((n, s) => n + s.memory, 0);
+    const most = drawn(found.gpu), caps = (found.gpu.shares || []).reduce((n, s) => n + s.memory, 0);
     const y = (v: number) => bottom - (bottom - top) * v / most;
     c.strokeStyle = p.color("line");
     c.fillStyle = p.color("text");

@@ -11,7 +11,9 @@ export interface Share {
 export interface Instance { profile: string; start: number; slices: number; managed: boolean; free: boolean }
 export interface GPU {
   uuid: string; index: number; model?: string; health: string; problem?: string; cordoned?: boolean; mode?: string;
-  memory: { capacity: number; allocatable: number; free: number; freePercent: number; used?: number };
+  memory: {
+    unknown?: boolean; capacity: number; allocatable: number; free: number; freePercent: number; used?: number;
+  };
   mig?: { slices: number; instances?: Instance[] };
   shares?: Share[]; fragmentation?: number; utilization?: number; levels?: string[];
 }

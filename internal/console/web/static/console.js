@@ -431,11 +431,11 @@
         { name: "Problem", text: (r) => r.gpu.problem || r.node.reason || "" },
         {
           name: "Allocatable",
-          text: (r) => bytes(r.gpu.memory.allocatable),
+          text: (r) => amount(r.gpu, r.gpu.memory.allocatable),
           sort: (r) => r.gpu.memory.allocatable,
           number: true
         },
-        { name: "Free", text: (r) => bytes(r.gpu.memory.free), sort: (r) => r.gpu.memory.free, number: true },
+        { name: "Free", text: (r) => amount(r.gpu, r.gpu.memory.free), sort: (r) => r.gpu.memory.free, number: true },
         {
           name: "Fragmentation",
           text: (r) => `${r.gpu.fragmentation || 0}%`,
@@ -531,7 +531,7 @@
         list.push(gpu);
         by.set(node, list);
         most = Math.max(most, list.length);
-        longest = Math.max(longest, gpu.memory.capacity / gib80);
+        longest = Math.max(longest, drawn(gpu) / gib80);
       }
       const w = Math.max(barLength * longest, 90) + gap, h = title + most * (barHeight + barGap) + gap;
       const width = this.drawing.canvas.clientWidth || 1e3;
@@ -575,7 +575,7 @@
         for (let k = 0; k < b.node.gpus.length; k++, i++) {
           if (!inside) continue;
           const g = b.node.gpus[k], at = top + (title + k * (barHeight + barGap)) * zoom;
-          const w = barLength * zoom * g.memory.capacity / gib80;
+          const w = barLength * zoom * drawn(g) / gib80;
           paintGPU(p, g, left, at, w, barHeight * zoom, fine);
           if (i === this.chosen) {
             c.strokeStyle = p.color("focus");
@@ -689,15 +689,21 @@
       this.tip.style.top = `${y + 14}px`;
     }
   };
+  function amount(g, n) {
+    return bytes(g.memory.unknown ? void 0 : n);
+  }
+  function drawn(g) {
+    return g.memory.unknown ? gib80 : g.memory.capacity;
+  }
   function describe(g) {
-    const parts = [kindOf(g), `${bytes(g.memory.free)} of ${bytes(g.memory.allocatable)} free`];
+    const parts = [kindOf(g), g.memory.unknown ? "memory unknown" : `${bytes(g.memory.free)} of ${bytes(g.memory.allocatable)} free`];
     if (g.problem) parts.push(g.problem);
     if (g.fragmentation) parts.push(`too little for ${g.fragmentation}% of typical requests`);
     if (g.memory.used !== void 0) parts.push(`${bytes(g.memory.used)} used`);
     return parts.join(", ");
   }
   function paintGPU(p, g, x, y, w, h, fine) {
-    const c = p.c, kind = kindOf(g), per = w / g.memory.capacity;
+    const c = p.c, kind = kindOf(g), per = w / drawn(g);
     c.fillStyle = p.color(kind === "unhealthy" ? "unhealthy" : kind === "cordoned" ? "cordoned" : "free");
     c.fillRect(x, y, w, h);
     if (kind === "fragmented") {
@@ -899,14 +905,14 @@
       p.c.fillStyle = p.color("text");
       p.c.fillText("0", 8, 54);
       p.c.textAlign = "right";
-      p.c.fillText(bytes(found.gpu.memory.capacity), p.w - 8, 54);
+      p.c.fillText(amount(found.gpu, found.gpu.memory.capacity), p.w - 8, 54);
       p.c.textAlign = "left";
     }
     // paintChart draws used memory over time, and the sum of the caps as a line.
     paintChart(p) {
       const found = this.find(), c = p.c, left = 64, bottom = p.h - 24, top = 12, right = p.w - 12;
       if (!found) return;
-      const most = found.gpu.memory.capacity, caps = (found.gpu.shares || []).reduce((n, s) => n + s.memory, 0);
+      const most = drawn(found.gpu), caps = (found.gpu.shares || []).reduce((n, s) => n + s.memory, 0);
       const y = (v) => bottom - (bottom - top) * v / most;
       c.strokeStyle = p.color("line");
       c.fillStyle = p.color("text");
