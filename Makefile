@@ -181,7 +181,7 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	hack/e2e.sh -run '^TestKueue(Claims)?$$' -kueue=true
 
 .PHONY: e2e-neighbors
-e2e-neighbors: build kerf-scheduler ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay and Karpenter, with these tools and simulated GPUs; needs root (builds the last three)
+e2e-neighbors: build kerf-scheduler $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay, Karpenter and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds the last four)
 	hack/neighbors.sh
 	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
 		-neighbors '$(CURDIR)/.cache/neighbors'

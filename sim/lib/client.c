@@ -79,12 +79,13 @@ static void find_lib_dev(void)
 }
 
 /* In a tree of gpusim root, the device files are those that NVIDIA's tools expect, and the sockets are elsewhere. A GPU
- * needs both, so that a container without the device file does not reach it. */
+ * needs both, so that a container without the device file does not reach it. A container that has GPUs in /dev reaches
+ * these only, also by the libraries of a mounted driver root, because NVIDIA's libraries open the files of /dev. */
 static const char *socket_dir(char *path, size_t size)
 {
 	char ctl[PATH_MAX + 64];
 	struct stat st;
-	if (!in_tree)
+	if (!in_tree || (stat("/dev/nvidiactl", &st) == 0 && S_ISSOCK(st.st_mode)))
 		return NULL;
 	snprintf(ctl, sizeof ctl, "%s" TREE_SOCKETS "/nvidiactl", tree);
 	if (stat(ctl, &st) != 0)

@@ -73,24 +73,20 @@ func sameLabels(a, b kube.NodeLabels) bool {
 	return a.Started == b.Started && maps.Equal(a.Own, b.Own) && maps.Equal(a.GFD, b.GFD)
 }
 
-// labelsOf are the labels for the node's state. The names of GPU feature discovery are included if the agent knows the
-// value. It leaves out nvidia.com/gpu.present, since NVIDIA's device plugin uses a node with it.
+// labelsOf are the labels for the node's state. Those of Kerf are about the GPUs that it can grant.
 func labelsOf(b status.LedgerState) kube.NodeLabels {
 	// A shared MIG instance is a part of a GPU that is there, too.
-	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.Ref().IsInstance() })
-	if len(gpus) == 0 {
+	booked := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.Ref().IsInstance() })
+	if len(booked) == 0 {
 		return kube.NodeLabels{}
 	}
-	model, level, able := gpus[0].GPU.Model, sharing.LevelUnknown, false
-	least := gpus[0].GPU.Memory
-	for i, g := range gpus {
-		if g.GPU.Model != model {
-			model = mixed
-		}
-		least = min(least, g.GPU.Memory)
-		able = able || g.GPU.MIGCapable
+	var gpus []sharing.GPU
+	level := sharing.LevelUnknown
+	for i, g := range booked {
+		gpus = append(gpus, g.GPU)
 		best := sharing.LevelNone
-		for _, of := range g.Levels { // the label of a whole GPU says nothing about shares
+		// The level of a whole GPU says nothing about shares.
+		for _, of := range g.Levels {
 			if of != sharing.LevelExclusive {
 				best = max(best, of)
 			}
@@ -99,35 +95,65 @@ func labelsOf(b status.LedgerState) kube.NodeLabels {
 			level = best
 		}
 	}
-	unknown := slices.ContainsFunc(gpus, func(g status.BookedGPU) bool { return g.GPU.SystemMemory })
-	capable := strconv.FormatBool(able)
-	l := kube.NodeLabels{
-		Own: map[string]string{
-			sharing.LabelModel: labelValue(model), sharing.LabelMemory: strconv.FormatUint(uint64(least/sharing.GiB),
-				10),
-			sharing.LabelLevel: level.String(), sharing.LabelMIGCapable: capable,
-		},
-		GFD: map[string]string{
-			"nvidia.com/gpu.product": labelValue(model),
-			"nvidia.com/gpu.memory":  strconv.FormatUint(uint64(least/sharing.MiB), 10),
-			"nvidia.com/gpu.count":   strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
-		},
-	}
-	if unknown {
-		l.Own[sharing.LabelMemory] = gpunode.Unknown
-		delete(l.GFD, "nvidia.com/gpu.memory")
-	}
+	model, least, capable := commonOf(gpus)
+	l := kube.NodeLabels{Own: map[string]string{
+		sharing.LabelModel:  labelValue(model),
+		sharing.LabelMemory: inUnits(least, sharing.GiB),
+		sharing.LabelLevel:  level.String(), sharing.LabelMIGCapable: strconv.FormatBool(capable),
+	}, GFD: discoveryLabels(append(gpus, b.Excluded...), b.DriverVersion)}
 	if b.DriverVersion != "" {
 		l.Own[sharing.LabelDriver] = labelValue(b.DriverVersion)
-		l.GFD["nvidia.com/cuda.driver-version.full"] = labelValue(b.DriverVersion)
-		parts := strings.Split(b.DriverVersion, ".")
-		for i, name := range []string{"major", "minor", "revision"} {
-			if i < len(parts) {
-				l.GFD["nvidia.com/cuda.driver-version."+name] = labelValue(parts[i])
-			}
-		}
 	}
 	return l
+}
+
+// commonOf are what labels say of all GPUs: the model, the memory of the smallest, and whether one supports MIG. The memory
+// is 0 if that of a GPU is unknown.
+func commonOf(gpus []sharing.GPU) (model string, least sharing.Bytes, capable bool) {
+	model, least = gpus[0].Model, gpus[0].Memory
+	for _, g := range gpus {
+		if g.Model != model {
+			model = mixed
+		}
+		least, capable = min(least, g.Memory), capable || g.MIGCapable
+	}
+	if slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return g.SystemMemory }) {
+		least = 0
+	}
+	return model, least, capable
+}
+
+// inUnits is an amount of memory as a label says it.
+func inUnits(amount, unit sharing.Bytes) string {
+	if amount == 0 {
+		return gpunode.Unknown
+	}
+	return strconv.FormatUint(uint64(amount/unit), 10)
+}
+
+// discoveryLabels are those of GPU feature discovery whose value the agent knows. They count each GPU of the node, also
+// those that the pool leaves to another tool. They lack nvidia.com/gpu.present. NVIDIA's device plugin uses a node that
+// has it.
+func discoveryLabels(gpus []sharing.GPU, driver string) map[string]string {
+	model, least, capable := commonOf(gpus)
+	out := map[string]string{
+		"nvidia.com/gpu.product": labelValue(model),
+		"nvidia.com/gpu.count":   strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": strconv.FormatBool(capable),
+	}
+	if least > 0 {
+		out["nvidia.com/gpu.memory"] = inUnits(least, sharing.MiB)
+	}
+	if driver == "" {
+		return out
+	}
+	out["nvidia.com/cuda.driver-version.full"] = labelValue(driver)
+	parts := strings.Split(driver, ".")
+	for i, name := range []string{"major", "minor", "revision"} {
+		if i < len(parts) {
+			out["nvidia.com/cuda.driver-version."+name] = labelValue(parts[i])
+		}
+	}
+	return out
 }
 
 // labelValue makes a label's value of a text: what it may not hold becomes "-".

@@ -51,6 +51,13 @@ func TestLabelsOf(t *testing.T) {
 			GFD: map[string]string{"nvidia.com/gpu.product": "mixed", "nvidia.com/gpu.memory": "15360",
 				"nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true"},
 		}},
+		"GPUs of another tool": {status.LedgerState{GPUs: []status.BookedGPU{h100},
+			Excluded: []sharing.GPU{h100.GPU, t4.GPU}}, kube.NodeLabels{
+			Own: map[string]string{"kerf.dev/gpu-model": "NVIDIA-H100-80GB-HBM3", "kerf.dev/gpu-memory-gib": "79",
+				"kerf.dev/enforcement-level": "driver", "kerf.dev/mig-capable": "true"},
+			GFD: map[string]string{"nvidia.com/gpu.product": "mixed", "nvidia.com/gpu.memory": "15360",
+				"nvidia.com/gpu.count": "3", "nvidia.com/mig.capable": "true"},
+		}},
 		"nothing holds": {status.LedgerState{GPUs: []status.BookedGPU{gpu("Tesla T4", sharing.GiB, false)}},
 			kube.NodeLabels{
 				Own: map[string]string{"kerf.dev/gpu-model": "Tesla-T4", "kerf.dev/gpu-memory-gib": "1",

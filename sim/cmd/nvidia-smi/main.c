@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The command line of the simulated nvidia-smi. It takes -L, -q, --query-gpu, --query-compute-apps, -c, dmon, pmon and
- * compute-policy, and rejects everything else. NVML has no call for compute-policy, so gpusim does that part.
+ * The command line of the simulated nvidia-smi. It takes -L, -q, --query-gpu, --query-compute-apps, -c, dmon, pmon,
+ * compute-policy and --version, and rejects everything else. NVML has no call for compute-policy, so gpusim does that
+ * part.
  */
 #include "smi.h"
 
@@ -28,8 +29,8 @@ int smi_fail(nvmlReturn_t ret)
 static int usage(const char *word)
 {
 	fprintf(stderr,
-		"nvidia-smi: %s is not simulated; write -L, -q, --query-gpu, --query-compute-apps, -c, dmon, pmon or "
-		"compute-policy\n",
+		"nvidia-smi: %s is not simulated; write -L, -q, --query-gpu, --query-compute-apps, -c, dmon, pmon, "
+		"compute-policy or --version\n",
 		word);
 	return EXIT_USAGE;
 }
@@ -113,7 +114,7 @@ static bool format(const char *text, struct options *o)
 	return o->csv;
 }
 
-enum command { TABLE, LIST, REPORT, QUERY, MODE, DMON, PMON };
+enum command { TABLE, LIST, REPORT, QUERY, MODE, DMON, PMON, VERSION };
 
 static const char *first(int argc, char **argv, int *i, const char *a, const char *b)
 {
@@ -130,6 +131,8 @@ static bool option(int argc, char **argv, int *i, enum command *c, struct option
 		*c = LIST;
 	} else if (strcmp(word, "-q") == 0 || strcmp(word, "--query") == 0) {
 		*c = REPORT;
+	} else if (strcmp(word, "--version") == 0) {
+		*c = VERSION;
 	} else if ((v = first(argc, argv, i, "-i", "--id"))) {
 		o->ids = v;
 	} else if (monitor && (v = value_of(argc, argv, i, "-c"))) {
@@ -178,6 +181,7 @@ static int run(enum command c, const struct options *o, const char *mode)
 	case PMON:
 		return smi_pmon(&gpus, o);
 	case TABLE:
+	case VERSION:
 		break;
 	}
 	return smi_table(&gpus);
@@ -205,7 +209,7 @@ int main(int argc, char **argv)
 	nvmlReturn_t ret = nvmlInit_v2();
 	if (ret != NVML_SUCCESS)
 		return smi_fail(ret);
-	int status = run(c, &o, mode);
+	int status = c == VERSION ? smi_version() : run(c, &o, mode); /* versions need no GPU */
 	nvmlShutdown();
 	return status;
 }

@@ -179,6 +179,26 @@ int smi_report(const struct gpus *gpus, const struct options *o)
 	return 0;
 }
 
+int smi_version(void)
+{
+	char driver[VALUE], nvml[VALUE];
+	int cuda = 0;
+	nvmlReturn_t ret = nvmlSystemGetDriverVersion(driver, sizeof driver);
+	if (ret == NVML_SUCCESS)
+		ret = nvmlSystemGetNVMLVersion(nvml, sizeof nvml);
+	if (ret == NVML_SUCCESS)
+		ret = nvmlSystemGetCudaDriverVersion_v2(&cuda);
+	if (ret != NVML_SUCCESS)
+		return smi_fail(ret);
+	/* NVML's version is CUDA's and then the driver's, of which NVIDIA's program shows two numbers. */
+	const char *number = strchr(nvml, '.') ? strchr(nvml, '.') + 1 : nvml;
+	size_t n = strcspn(number, ".");
+	n += number[n] ? 1 + strcspn(number + n + 1, ".") : 0;
+	printf("%-20s: %s\n%-20s: %.*s\n%-20s: %s\n%-20s: %d.%d\n", "NVIDIA-SMI version", driver, "NVML version", (int)n,
+	       number, "DRIVER version", driver, "CUDA Version", cuda / 1000, cuda % 1000 / 10);
+	return 0;
+}
+
 static void rule(char fill)
 {
 	putchar('+');

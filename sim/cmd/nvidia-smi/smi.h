@@ -43,6 +43,7 @@ bool smi_value(nvmlDevice_t device, const char *name, char value[VALUE], const c
 int smi_list(const struct gpus *gpus);				     /* -L */
 int smi_report(const struct gpus *gpus, const struct options *o);    /* -q */
 int smi_table(const struct gpus *gpus);				     /* no argument */
+int smi_version(void);						     /* --version */
 int smi_query(const struct gpus *gpus, const struct options *o);     /* --query-gpu */
 int smi_apps(const struct gpus *gpus, const struct options *o);	     /* --query-compute-apps */
 int smi_compute_mode(const struct gpus *gpus, const char *mode);     /* -c */

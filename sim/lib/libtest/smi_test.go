@@ -40,6 +40,8 @@ func TestSMI(t *testing.T) {
 			`(?s)Attached GPUs +: 1\n+GPU [0-9A-F:.]+\n    FB Memory Usage\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*$`},
 		{"dmon -c 1 -i 0", `^# gpu .*\n# Idx .*\n +0 +\d+ +\d+ +- +0 +0 +- +- +\d+ +\d+$`},
 		{"pmon -c 1 -i 3", `^# gpu .*\n# Idx .*\n +3 +- +-`},
+		{"--version", `^NVIDIA-SMI version  : 580\.95\.05\nNVML version        : 580\.95\n` +
+			`DRIVER version      : 580\.95\.05\nCUDA Version        : 13\.0$`},
 		{"", `(?s)Driver Version: 580\.95\.05 .*CUDA Version: 13\.0.*Tesla T4.*No running processes found`},
 	} {
 		if got := smi(t, dir, strings.Fields(test.args)...); !regexp.MustCompile(test.want).MatchString(got) {
