@@ -67,10 +67,18 @@ func rulesForTests(text []byte) []byte {
 		"${1}- {name: e2e-pair, memory: 12GiB, gpuCount: 2}\n${1}pools:\n"))
 }
 
+// ofCRIO moves the paths of containerd in the agent's manifest to those of CRI-O, as the chart does.
+var ofCRIO = strings.NewReplacer("/run/containerd/containerd.sock", "/var/run/crio/crio.sock",
+	"/run/containerd", "/var/run/crio")
+
 // forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver
-// is.
+// and the container runtime are.
 func forTests(text []byte) string {
-	return simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage))))
+	out := simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage))))
+	if theNode.env["E2E_RUNTIME"] == "crio" {
+		out = ofCRIO.Replace(out)
+	}
+	return out
 }
 
 // cluster is the node's Kubernetes, seen by its administrator.
