@@ -105,9 +105,13 @@ func (c *Containers) ServeHook(ctx context.Context) error {
 		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
-// ActivateContainer implements oci.Activator. NRI tells of the starts of pods' containers; one that is no pod's is
+// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created, so the
+// annotation in the OCI state reports it as well. NRI reports the starts of pods' containers. One that is no pod's is
 // checked again from here.
 func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
+	if call.Note != "" {
+		c.Runtime.ContainerMade(call.ContainerID, call.Note)
+	}
 	err := c.Runtime.ActivateContainer(ctx, call)
 	if err == nil && call.Grant != "" {
 		c.Starts.Again(call.ContainerID)
@@ -118,12 +122,10 @@ func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCal
 // Hook is where containers of no pod find what activates them.
 func (c *Containers) Hook() nodeserver.Hook {
 	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.Options.Dirs.Dir, hookSocket),
-		CDIDirs: []string{c.Options.Containers.
-
-			// listenHook opens the socket that kerf-hook asks on, for root alone.
-			CDI}}
+		CDIDirs: []string{c.Options.Containers.CDI}}
 }
 
+// listenHook opens the socket that kerf-hook asks on, for root alone.
 func (c *Containers) listenHook() (net.Listener, error) {
 	path := filepath.Join(c.Options.Dirs.Dir, hookSocket)
 	l, err := serve.ListenUnix(path, os.Getegid())

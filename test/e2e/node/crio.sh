@@ -28,11 +28,18 @@ build_crio() {
 		"$CRIO_DEB/usr/bin/conmon" | wrapper conmon
 }
 
-# crio_runtime NAME BINARY: one entry of CRI-O's runtimes.
+# crio_runtime NAME BINARY: one entry of CRI-O's runtimes. CRI-O writes limits of huge pages also where their controller is on
+# cgroup v2 and the others are not, and an oom_score_adj that runc may not set (see keep_oom). It has no setting for either,
+# so a command before the runtime changes the spec.
 crio_runtime() {
+	local change='s/"hugepageLimits": *\[[^]]*\]/"hugepageLimits": []/'
+	[ "$(keep_oom)" = false ] || change+="; s/\"oomScoreAdj\": *-*[0-9]*/\"oomScoreAdj\": $(cat /proc/self/oom_score_adj)/"
+	# shellcheck disable=SC2016 # the command expands it
+	printf '#!/bin/sh\nfor a; do\n[ "$b" != --bundle ] || sed -zi %q "$a/config.json"\nb=$a\ndone\nexec %q "$@"\n' \
+		"$change" "$2" | wrapper "crio-$1"
 	cat <<-END
 		[crio.runtime.runtimes.$1]
-		  runtime_path = "$2"
+		  runtime_path = "$DEB/wrapped/crio-$1"
 		  runtime_root = "/run/$1"
 		  monitor_path = "$DEB/wrapped/conmon"
 		  monitor_cgroup = "pod"
