@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cdi"
@@ -117,6 +119,11 @@ func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCal
 		c.Starts.Again(call.ContainerID)
 	}
 	return err
+}
+
+// edits are what the CDI devices of a grant change in its container.
+func (c *Containers) edits(in sharing.Injection) (specs.ContainerEdits, error) {
+	return cdi.EditsOf(c.Options.Containers.CDI, in)
 }
 
 // Hook is where containers of no pod find what activates them.
