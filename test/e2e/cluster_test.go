@@ -74,11 +74,15 @@ var ofCRIO = strings.NewReplacer("/run/containerd/containerd.sock", "/var/run/cr
 // forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver
 // and the container runtime are.
 func forTests(text []byte) string {
-	out := simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage))))
+	return forRuntime(simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage)))))
+}
+
+// forRuntime makes of the agent's manifest that for the container runtime of the node.
+func forRuntime(text string) string {
 	if theNode.env["E2E_RUNTIME"] == "crio" {
-		out = ofCRIO.Replace(out)
+		return ofCRIO.Replace(text)
 	}
-	return out
+	return text
 }
 
 // cluster is the node's Kubernetes, seen by its administrator.
