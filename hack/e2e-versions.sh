@@ -7,8 +7,8 @@
 #
 #   hack/e2e-versions.sh [VERSION...]
 #
-# VERSION is one of Kubernetes, as 1.32.9, or of containerd, as containerd-1.7.35. Each runs with the default version of the
-# other. Without arguments, it runs all. Each version is built once, from pinned modules, which takes some ten minutes. A
+# VERSION is one of Kubernetes, as 1.32.9, of containerd, as containerd-1.7.35, or crio for the version of CRI-O that is
+# built. Each runs with the default version of the others. Without arguments, it runs all. Each version is built once, from pinned modules, which takes some ten minutes. A
 # version that fails does not end the run; the exit status is 1 then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +21,7 @@ claims='TestDRAShares|TestDRAMIG|TestDRAPending|TestDRAAdmission'
 results=test/e2e/versions.txt
 default=$(sed -n 's/^K8S_DEFAULT=\([^ ]*\) .*/\1/p' test/e2e/node/build.sh)
 runtime=$(sed -n 's/.* CONTAINERD_DEFAULT=\([^ ]*\) .*/\1/p' test/e2e/node/build.sh)
+crio=$(sed -n 's/^CRIO_VERSION=//p' test/e2e/node/crio.sh)
 tools=${KERF_E2E_TOOLS:-$PWD/.cache/e2e}
 
 # A row names the commit of its run. The docs take no row of changed files.
@@ -30,19 +31,20 @@ commit=$(git rev-parse --short=8 HEAD)
 if [ $# = 0 ]; then
 	mapfile -t versions < <(basename -s .mod test/e2e/node/kubernetes/versions/*.mod | sort -V)
 	mapfile -t runtimes < <(basename -s .mod test/e2e/node/containerd/versions/*.mod | sort -V)
-	set -- "${versions[@]}" "$default" "${runtimes[@]/#/containerd-}"
+	set -- "${versions[@]}" "$default" "${runtimes[@]/#/containerd-}" crio
 fi
 failed=0
 for version; do
-	began=$SECONDS result=passed kubernetes=$version containerd=$runtime
+	began=$SECONDS result=passed kubernetes=$version containerd=$runtime name=containerd
 	case $version in
 	containerd-*) kubernetes=$default containerd=${version#containerd-} ;;
+	crio) kubernetes=$default name=crio ;;
 	esac
 	dir=$PWD/.cache/e2e-$version
 	run=$tests
 	[ "$(printf '%s\n' 1.36 "$kubernetes" | sort -V | head -n 1)" != 1.36 ] || run="${tests%)$}|$claims)$"
 	rm -f "$dir/tests.txt"
-	KERF_E2E_KUBERNETES=$kubernetes KERF_E2E_CONTAINERD=$containerd KERF_E2E_TOOLS=$tools KERF_E2E_DIR=$dir \
+	KERF_E2E_KUBERNETES=$kubernetes KERF_E2E_CONTAINERD=$containerd KERF_E2E_RUNTIME=$name KERF_E2E_TOOLS=$tools KERF_E2E_DIR=$dir \
 		hack/e2e.sh -run "$run" || result=failed failed=1
 	echo "e2e-versions: $version: $result after $((SECONDS - began)) s"
 	if [ ! -s "$dir/tests.txt" ]; then
@@ -50,6 +52,7 @@ for version; do
 		continue
 	fi
 	row="$kubernetes containerd-$containerd"
+	[ "$name" != crio ] || row="$kubernetes crio-$crio"
 	passed=$(grep -c '^--- PASS: ' "$dir/tests.txt" || true)
 	skipped=$(sed -n 's/^--- SKIP: \([^ ]*\) .*/\1/p' "$dir/tests.txt" | sort | paste -sd,)
 	{ grep -sv "^$row " "$results" || true; echo "$row $result $(date -u +%F) $commit $passed ${skipped:--}"; } | sort -V >"$results.new"

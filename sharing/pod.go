@@ -186,6 +186,8 @@ type HookCall struct {
 	Amount string
 	// Grant is the grant in the hook's arguments, for containers that are no pod's; empty for pods.
 	Grant string
+	// Note is the annotation GrantAnnotation of the container that the runtime created, empty without one.
+	Note string
 }
 
 // placementKey is the scheduler's annotation: scheduling.kerf.dev/<container>.

@@ -33,6 +33,9 @@ func (h *handlers) Configure(_ context.Context, _, runtime, version string) (api
 		s.timeout.Store(int64(t))
 	}
 	s.blind.Store(blind(runtime, nri))
+	if runtime != runtimeContainerd {
+		s.edits = s.Edits
+	}
 	s.Log.Info("registered with NRI", "runtime", runtime, "runtime_version", version, "nri_version", nri,
 		"request_timeout", time.Duration(s.timeout.Load()).String())
 	return 0, nil
@@ -192,6 +195,9 @@ func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
 	}
 	adjust, err := adjustGuarded(c, in)
 	if err != nil {
+		return nil, refused(box, nil, err)
+	}
+	if err := s.resolve(adjust, c, in); err != nil {
 		return nil, refused(box, nil, err)
 	}
 	addView(adjust, c, s.View)

@@ -39,6 +39,7 @@ const patience = 30 * time.Second
 type containerd struct {
 	t       testing.TB
 	dir     string
+	name    string
 	version string
 	pods    []*api.PodSandbox
 	ctrs    []*api.Container
@@ -56,7 +57,7 @@ func newContainerd(t testing.TB) *containerd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	c := &containerd{t: t, dir: dir, version: "v2.4.2"}
+	c := &containerd{t: t, dir: dir, name: "containerd", version: "v2.4.2"}
 	t.Cleanup(c.stop)
 	return c
 }
@@ -72,7 +73,7 @@ func (c *containerd) start() *containerd {
 		return err
 	}
 	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
-	c.nri, err = adaptation.New("containerd", c.version, sync, update, adaptation.WithSocketPath(back),
+	c.nri, err = adaptation.New(c.name, c.version, sync, update, adaptation.WithSocketPath(back),
 		adaptation.WithPluginPath(filepath.Join(c.dir, "none")),
 		adaptation.WithPluginConfigPath(filepath.Join(c.dir, "none")))
 	if err == nil {
@@ -296,7 +297,7 @@ func plug(t testing.TB, socket string, node *fakeNode, change ...func(*Options))
 	b := &bench{node: node, pods: &fakePods{byUID: map[string]sharing.Pod{}},
 		starts: &fakeStarts{refuse: map[string]error{}}, said: &conditions{}}
 	o := Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Node: node, Pods: b.pods, Starts: b.starts,
-		Exempt: []string{"kerf-system"}, Condition: b.said.add}
+		Edits: editsOfGPU, Exempt: []string{"kerf-system"}, Condition: b.said.add}
 	for _, f := range change {
 		f(&o)
 	}

@@ -42,6 +42,7 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -108,7 +109,11 @@ type Points interface {
 	Eval(name string) error
 }
 
-// Options are what a Plugin works with. Socket, Log, Node, Pods and Starts are needed.
+// Edits returns what the CDI devices of a grant change in its container, with complete device nodes. The error wraps
+// sharing.ErrNotFound while there is no CDI spec of the GPU.
+type Edits func(in sharing.Injection) (specs.ContainerEdits, error)
+
+// Options are what a Plugin works with. Socket, Log, Node, Pods, Starts and Edits are needed.
 type Options struct {
 	// Socket is NRI's socket.
 	Socket string
@@ -116,6 +121,8 @@ type Options struct {
 	Node   Node
 	Pods   Pods
 	Starts Starts
+	// Edits serves container runtimes other than containerd, which ignore the CDI devices of plugins.
+	Edits Edits
 	// Exempt are the namespaces whose containers keep the NVIDIA_VISIBLE_DEVICES that they have.
 	Exempt []string
 	// HostPaths says who may mount what reaches GPUs past Kerf.
@@ -143,7 +150,7 @@ func New(o Options) (*Plugin, error) {
 		name string
 		is   bool
 	}{{"socket", o.Socket != ""}, {"log", o.Log != nil}, {"node", o.Node != nil}, {"pods", o.Pods != nil},
-		{"starts", o.Starts != nil}} {
+		{"starts", o.Starts != nil}, {"edits", o.Edits != nil}} {
 		if !need.is {
 			return nil, fmt.Errorf("nri plugin without %s: %w", need.name, sharing.ErrInvalid)
 		}

@@ -39,6 +39,8 @@ type session struct {
 	timeout atomic.Int64
 	// blind is set, before anything else comes, where the runtime cannot tell what a guarded container is.
 	blind said
+	// edits is nil if the container runtime resolves CDI names.
+	edits Edits
 	// given up is true when the registration was given up.
 	givenUp atomic.Bool
 

@@ -128,7 +128,7 @@ func (s *Server) activate(ctx context.Context, q wire.Request) wire.Response {
 	ctx, cancel := context.WithTimeout(ctx, s.activateTime)
 	defer cancel()
 	err := s.armer.ActivateContainer(ctx, sharing.HookCall{ContainerID: q.Container, PID: q.PID, Amount: q.Amount,
-		Grant: q.Grant})
+		Grant: q.Grant, Note: q.Note})
 	if err == nil {
 		return wire.Response{OK: true}
 	}

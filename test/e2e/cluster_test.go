@@ -67,10 +67,22 @@ func rulesForTests(text []byte) []byte {
 		"${1}- {name: e2e-pair, memory: 12GiB, gpuCount: 2}\n${1}pools:\n"))
 }
 
+// ofCRIO moves the paths of containerd in the agent's manifest to those of CRI-O, as the chart does.
+var ofCRIO = strings.NewReplacer("/run/containerd/containerd.sock", "/var/run/crio/crio.sock",
+	"/run/containerd", "/var/run/crio")
+
 // forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver
-// is.
+// and the container runtime are.
 func forTests(text []byte) string {
-	return simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage))))
+	return forRuntime(simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage)))))
+}
+
+// forRuntime makes of the agent's manifest that for the container runtime of the node.
+func forRuntime(text string) string {
+	if theNode.env["E2E_RUNTIME"] == "crio" {
+		return ofCRIO.Replace(text)
+	}
+	return text
 }
 
 // cluster is the node's Kubernetes, seen by its administrator.

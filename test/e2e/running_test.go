@@ -296,7 +296,8 @@ func containerStatuses(o *corev1.Pod) []corev1.ContainerStatus {
 
 // containerID is a container's id as the runtime has it.
 func containerID(s corev1.ContainerStatus) string {
-	return strings.TrimPrefix(s.ContainerID, "containerd://")
+	_, id, _ := strings.Cut(s.ContainerID, "://") // after the runtime's name
+	return id
 }
 
 // describe is a pod's state in one line.

@@ -47,7 +47,7 @@ func (e *testCase) renderedFrom(source, set, agent, scheduler string) string {
 	for part := range strings.SplitAfterSeq(made, "---\n# Source: ") {
 		switch {
 		case strings.HasPrefix(part, "agent/30-agent.yaml"): // only the agent creates MIG instances
-			part = simulatedCaps.Replace(part)
+			part = forRuntime(simulatedCaps.Replace(part))
 		case strings.HasPrefix(part, "tests/"): // of "helm test"
 			continue
 		}

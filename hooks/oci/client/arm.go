@@ -67,7 +67,8 @@ func (h hook) activate(ctx context.Context, o Options, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	q := wire.Request{Container: s.ID, PID: s.PID, Amount: o.Amount, Grant: o.Grant, Version: h.version}
+	q := wire.Request{Container: s.ID, PID: s.PID, Amount: o.Amount, Grant: o.Grant, Note: s.note(),
+		Version: h.version}
 	pause := h.firstPause
 	var why error // of the last try that ended before the deadline, if there was one
 	for {

@@ -22,7 +22,9 @@ func TestParseState(t *testing.T) {
 		"creating", "created", 1) + "\n"} {
 		s, err := parseState([]byte(in))
 		s.Status = ""
-		if diff := cmp.Diff(state{ID: "5f-a_B.c+9", PID: 4711}, s); err != nil || diff != "" {
+		want := state{ID: "5f-a_B.c+9", PID: 4711}
+		want.Annotations.Grant = "forged" // the agent compares it
+		if diff := cmp.Diff(want, s); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", name, err, diff)
 		}
 	}
@@ -122,4 +124,22 @@ func FuzzParseState(f *testing.F) {
 			t.Errorf("%+v was taken", s)
 		}
 	})
+}
+
+// The note that goes to the agent is the annotation of the grant, and no other. One that does not fit into a frame is
+// none.
+func TestNoteOfState(t *testing.T) {
+	for name, c := range map[string]struct{ annotations, want string }{
+		"none":                        {`{}`, ""},
+		"null":                        {`null`, ""},
+		"others":                      {`{"kerf.dev/gpu-uuid":"GPU-1"}`, ""},
+		"its own":                     {`{"a":"b","kerf.dev/grant":"{\"id\":\"k-1\"}"}`, `{"id":"k-1"}`},
+		"too long":                    {`{"kerf.dev/grant":"` + strings.Repeat("x", maxNote) + `"}`, ""},
+		"too long when it is escaped": {`{"kerf.dev/grant":"` + strings.Repeat(`\u0001`, maxNote/6+1) + `"}`, ""},
+	} {
+		s, err := parseState([]byte(`{"id":"c1","status":"creating","pid":4711,"annotations":` + c.annotations + `}`))
+		if err != nil || s.note() != c.want {
+			t.Errorf("%s: %.40q (%v), want %q", name, s.note(), err, c.want)
+		}
+	}
 }

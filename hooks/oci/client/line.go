@@ -5,7 +5,7 @@
 // container's id and pid on to the agent, and acts on the answer. While there is no agent, or the agent is not ready,
 // it tries again until Options.Wait is over. A failed start is final for some containers.
 //
-// Promised: it uses only id, status and pid of the state. It trusts only an agent of the same user. It opens only the
+// Promised: it uses only id, status, pid and the annotation kerf.dev/grant of the state. It trusts only an agent of the same user. It opens only the
 // socket, starts no process, and needs only the standard library and package wire.
 //
 // Not promised: that what the agent has done is undone when the hook is killed or a later hook fails. The agent sees a
@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 )
 
 // maxLine is the longest line on stderr in bytes; container runtimes and events truncate longer ones.
@@ -79,17 +81,32 @@ const (
 	maxState = 1 << 20
 	// maxID is the longest container id that runc takes.
 	maxID = 1024
+	// maxNote bounds the annotation of the grant in bytes as JSON, so that it fits into a frame. That of a grant of 64
+	// GPUs has half of this.
+	maxNote = wire.MaxBody / 2
 	// maxPID is the largest pid that Linux can be set to.
 	maxPID = 1 << 22
 )
 
 var errState = errors.New("the runtime's OCI state cannot be used")
 
-// state is what the hook reads of the OCI state. The rest, the annotations above all, it never looks at.
+// state is what the hook reads of the OCI state. It never looks at the rest.
 type state struct {
-	ID     string `json:"id"`
-	Status string `json:"status"`
-	PID    int    `json:"pid"`
+	ID          string `json:"id"`
+	Status      string `json:"status"`
+	PID         int    `json:"pid"`
+	Annotations struct {
+		// Grant is sharing.GrantAnnotation. The agent wrote it, if the runtime created the container as the agent said.
+		Grant string `json:"kerf.dev/grant"`
+	} `json:"annotations"`
+}
+
+// note is the annotation of the grant. One that is too long is not the agent's.
+func (s state) note() string {
+	if text, err := json.Marshal(s.Annotations.Grant); err != nil || len(text) > maxNote {
+		return ""
+	}
+	return s.Annotations.Grant
 }
 
 // readState reads the OCI state until the end of r, or until ctx ends.

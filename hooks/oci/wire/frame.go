@@ -110,6 +110,8 @@ type Request struct {
 	Amount string `json:"ask,omitempty"`
 	// Grant is the grant in the hook's arguments; empty for pods.
 	Grant string `json:"grant,omitempty"`
+	// Note is the annotation in the OCI state that the agent gave to the container; empty without one.
+	Note string `json:"note,omitempty"`
 	// Version is the hook's own version, for logs alone.
 	Version string `json:"version,omitempty"`
 }

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cdi"
@@ -105,9 +107,13 @@ func (c *Containers) ServeHook(ctx context.Context) error {
 		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
-// ActivateContainer implements oci.Activator. NRI tells of the starts of pods' containers; one that is no pod's is
+// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created, so the
+// annotation in the OCI state reports it as well. NRI reports the starts of pods' containers. One that is no pod's is
 // checked again from here.
 func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
+	if call.Note != "" {
+		c.Runtime.ContainerMade(call.ContainerID, call.Note)
+	}
 	err := c.Runtime.ActivateContainer(ctx, call)
 	if err == nil && call.Grant != "" {
 		c.Starts.Again(call.ContainerID)
@@ -115,15 +121,18 @@ func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCal
 	return err
 }
 
+// edits are what the CDI devices of a grant change in its container.
+func (c *Containers) edits(in sharing.Injection) (specs.ContainerEdits, error) {
+	return cdi.EditsOf(c.Options.Containers.CDI, in)
+}
+
 // Hook is where containers of no pod find what activates them.
 func (c *Containers) Hook() nodeserver.Hook {
 	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.Options.Dirs.Dir, hookSocket),
-		CDIDirs: []string{c.Options.Containers.
-
-			// listenHook opens the socket that kerf-hook asks on, for root alone.
-			CDI}}
+		CDIDirs: []string{c.Options.Containers.CDI}}
 }
 
+// listenHook opens the socket that kerf-hook asks on, for root alone.
 func (c *Containers) listenHook() (net.Listener, error) {
 	path := filepath.Join(c.Options.Dirs.Dir, hookSocket)
 	l, err := serve.ListenUnix(path, os.Getegid())

@@ -83,7 +83,8 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts,
-		Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
+		Edits: c.edits, Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints,
+		View: view,
 		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths,
 			Namespaces: k.api},
 		Baseline:  nri.Baseline{Namespaces: k.api, Permitted: permitsPrivileged(a.Runtime)},

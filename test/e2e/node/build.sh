@@ -43,21 +43,23 @@ go_build() {
 	say "built $1: $((SECONDS - began)) s, $(($(stat -c %s "$out") >> 20)) MiB"
 }
 
+# unpack_debs DIR PACKAGE...: the files of Debian packages, below DIR.
 unpack_debs() {
-	[ "$(cat "$DEB/.packages" 2>/dev/null)" = "${PACKAGES[*]}" ] && return
-	local d log=$LOG/debs.log
+	local dir=$1 d log=$LOG/debs.log
+	shift
+	[ "$(cat "$dir/.packages" 2>/dev/null)" = "$*" ] && return
 	say "unpacking Debian packages"
-	mkdir -p "$LOG" "$E2E_TOOLS/deb.new/.dl"
-	if ! (cd "$E2E_TOOLS/deb.new/.dl" && { apt-get download "${PACKAGES[@]}" || { apt-get update && apt-get download "${PACKAGES[@]}"; }; }) >"$log" 2>&1; then
+	mkdir -p "$LOG" "$dir.new/.dl"
+	if ! (cd "$dir.new/.dl" && { apt-get download "$@" || { apt-get update && apt-get download "$@"; }; }) >"$log" 2>&1; then
 		tail -n 5 "$log" >&2
 		die "apt-get download failed; see $log"
 	fi
-	for d in "$E2E_TOOLS"/deb.new/.dl/*.deb; do
-		dpkg -x "$d" "$E2E_TOOLS/deb.new"
+	for d in "$dir.new"/.dl/*.deb; do
+		dpkg -x "$d" "$dir.new"
 	done
-	rm -rf "$E2E_TOOLS/deb.new/.dl" "$DEB"
-	mv "$E2E_TOOLS/deb.new" "$DEB"
-	echo "${PACKAGES[*]}" >"$DEB/.packages"
+	rm -rf "$dir.new/.dl" "$dir"
+	mv "$dir.new" "$dir"
+	echo "$*" >"$dir/.packages"
 }
 
 # wrap_debs makes commands of the unpacked programs: they need their own libraries, which nothing else shall get through
@@ -191,10 +193,10 @@ build() {
 	exec 8>"$E2E_TOOLS/.build-lock"
 	flock 8
 	local began=$SECONDS
-	unpack_debs
+	unpack_debs "$DEB" "${PACKAGES[@]}"
 	wrap_debs
 	build_kubernetes
-	build_containerd
+	if [ "$E2E_RUNTIME" = crio ]; then build_crio; else build_containerd; fi
 	build_runc
 	build_ours
 	((SECONDS - began < 3)) || say "built everything in $((SECONDS - began)) s"

@@ -16,6 +16,12 @@ check_machine() {
 	need unshare util-linux nsenter util-linux flock util-linux ip iproute2 openssl openssl tar tar awk mawk
 }
 
+# start_containerd returns when containerd answers.
+start_containerd() {
+	daemon containerd "$BIN/containerd" --config "$CONF/containerd.toml"
+	wait_for 60 containerd "$LOG/containerd.log" in_node "$BIN/ctr" version
+}
+
 start_etcd() {
 	daemon etcd "$BIN/etcd" --data-dir /var/lib/etcd/data --unsafe-no-fsync --log-level warn \
 		--listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
@@ -94,15 +100,14 @@ up() {
 	configure
 	init_pid >/dev/null || start_node
 	in_node cp "$CONF/10-ptp.conflist" /etc/cni/net.d/
-	daemon containerd "$BIN/containerd" --config "$CONF/containerd.toml"
+	"start_$E2E_RUNTIME"
 	if [ -z "$E2E_JOIN" ]; then
 		start_etcd
 		start_apiserver
 	fi
 	start_gpus
-	wait_for 60 containerd "$LOG/containerd.log" in_node "$BIN/ctr" version
 	load_images
-	say "containerd, simulated GPUs and images after $(elapsed)"
+	say "$E2E_RUNTIME, simulated GPUs and images after $(elapsed)"
 	wait_for 120 kube-apiserver "$LOG/kube-apiserver.log" kubectl get --raw /readyz
 	say "kube-apiserver ready after $(elapsed)"
 	[ -n "$E2E_JOIN" ] || start_controllers

@@ -62,7 +62,7 @@ kubelet_config() {
 		cgroupDriver: cgroupfs
 		failCgroupV1: false
 		failSwapOn: false
-		containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+		containerRuntimeEndpoint: unix://$RUNTIME_SOCKET
 		resolvConf: $NODE/resolv.conf
 		clusterDomain: cluster.local
 		clusterDNS: [$E2E_NET.2.10]
@@ -206,6 +206,6 @@ configure() {
 		touch "$PKI/.done"
 	fi
 	kubelet_config
-	containerd_config
+	if [ "$E2E_RUNTIME" = crio ]; then crio_config; else containerd_config; fi
 	small_configs
 }

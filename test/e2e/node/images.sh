@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Images without a registry: archives as "docker save" writes them, loaded into containerd. Sourced.
+# Images without a registry: archives as "docker save" writes them, loaded into the container runtime. Sourced.
 #
 # None is tagged "latest", which would make kubelet look for a registry.
 
@@ -120,8 +120,10 @@ load() {
 	cp "$IMG/$1.key" "$NODE/images/$1.key"
 }
 
+containerd_import() { in_node "$BIN/ctr" -n k8s.io images import --local "$1"; } # FILE
+
 import() { # FILE
-	if ! in_node "$BIN/ctr" -n k8s.io images import --local "$1" >"$LOG/import.log" 2>&1; then
+	if ! "${E2E_RUNTIME}_import" "$1" >"$LOG/import.log" 2>&1; then
 		tail -n 5 "$LOG/import.log" >&2
 		die "loading $1 failed; see $LOG/import.log"
 	fi

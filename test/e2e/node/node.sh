@@ -32,6 +32,7 @@
 #   KERF_E2E_DRIVER   with which driver (default: r615)
 #   KERF_E2E_KUBERNETES  which version of Kubernetes (default: 1.37.1; others: test/e2e/node/kubernetes/versions)
 #   KERF_E2E_CONTAINERD  which version of containerd (default: 2.4.2; others: test/e2e/node/containerd/versions)
+#   KERF_E2E_RUNTIME  containerd, or crio for CRI-O 1.34 (default: containerd)
 #
 # All nodes that use the binaries of one KERF_E2E_TOOLS run the versions of the last "build" or "up".
 #
@@ -48,6 +49,7 @@ E2E_MACHINE=${KERF_E2E_MACHINE:-h100x8}
 E2E_DRIVER=${KERF_E2E_DRIVER:-r615}
 E2E_JOIN=${KERF_E2E_JOIN:-}
 E2E_NUMBER=${KERF_E2E_NUMBER:-1}
+E2E_RUNTIME=${KERF_E2E_RUNTIME:-containerd}
 NODE_NAME=node-$E2E_NUMBER
 FIRST=${E2E_JOIN:-$E2E_DIR} # of the node with the control plane
 
@@ -61,6 +63,7 @@ GPUSIM_DIR=/run/gpusim # in the node
 # shellcheck source=test/e2e/node/common.sh
 source "$HERE/common.sh"
 check_number
+check_runtime
 E2E_NET=$(network)
 # A node that joins is reached through the first one, on a separate link.
 API_IP=$E2E_NET.0.2 LINK=$(((E2E_NUMBER - 1) * 10))
@@ -76,6 +79,8 @@ source "$HERE/daemons.sh"
 source "$HERE/config.sh"
 # shellcheck source=test/e2e/node/images.sh
 source "$HERE/images.sh"
+# shellcheck source=test/e2e/node/crio.sh
+source "$HERE/crio.sh"
 # shellcheck source=test/e2e/node/cluster.sh
 source "$HERE/cluster.sh"
 

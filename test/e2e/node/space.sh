@@ -140,7 +140,7 @@ mount_folders() {
 	done
 	mount -t tmpfs -o mode=755 tmpfs /run
 	mkdir -p /run/lock /run/netns /run/cdi /run/nri
-	for d in /var/lib/kubelet /var/lib/containerd /var/lib/etcd /var/log/pods; do # overlays cannot lie on overlays
+	for d in /var/lib/kubelet /var/lib/containerd /var/lib/containers /var/lib/etcd /var/log/pods; do # overlays cannot lie on overlays
 		mkdir -p "$d" "$NODE$d"
 		mount --bind "$NODE$d" "$d"
 	done
@@ -181,6 +181,7 @@ start_node() {
 		exec 9>&-
 		enter_cgroup
 		export KERF_E2E_DIR=$E2E_DIR KERF_E2E_TOOLS=$E2E_TOOLS KERF_E2E_NET=$E2E_NET KERF_E2E_JOIN=$E2E_JOIN KERF_E2E_NUMBER=$E2E_NUMBER
+		export KERF_E2E_RUNTIME=$E2E_RUNTIME
 		exec setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child --propagation private -- \
 			bash "$SELF" __init $unified </dev/null >"$LOG/node.log" 2>&1
 	) &
