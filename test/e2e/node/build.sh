@@ -26,7 +26,7 @@ key() {
 # go_build OUTPUT DIR PACKAGE CGO TAGS LDFLAGS [FLAG...]: the flags are for go build.
 go_build() {
 	local out=$BIN/$1 dir=$2 package=$3 cgo=$4 tags=$5 ldflags=$6 began=$SECONDS k
-	k=$(key "$dir" "$(go version)" "$@")
+	k=$(key "$dir" "$(go version)" "$1" "${@:3}") # not the path, so that nodes of two source trees can share the binaries
 	if [ -x "$out" ] && [ "$(cat "$out.key" 2>/dev/null)" = "$k" ]; then
 		return
 	fi

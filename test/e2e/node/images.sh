@@ -121,7 +121,7 @@ load() {
 }
 
 import() { # FILE
-	if ! in_node "$BIN/ctr" -n k8s.io images import --local "$1" >"$LOG/import.log" 2>&1; then
+	if ! in_node "$BIN/ctr" --address "$RUNTIME_SOCKET" -n k8s.io images import --local "$1" >"$LOG/import.log" 2>&1; then
 		tail -n 5 "$LOG/import.log" >&2
 		die "loading $1 failed; see $LOG/import.log"
 	fi
