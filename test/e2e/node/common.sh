@@ -81,7 +81,7 @@ need() {
 
 print_env() {
 	local name
-	for name in REPO BIN DEB E2E_DIR RUN LOG CONF NODE_NAME NODE_IP HOST_IP GPUSIM_DIR; do
+	for name in REPO BIN DEB E2E_DIR RUN LOG CONF RUNTIME_CLASS NODE_NAME NODE_IP HOST_IP GPUSIM_DIR; do
 		printf '%s=%q\n' "$name" "${!name}"
 	done
 	printf 'KUBECONFIG=%q\n' "$ADMIN"

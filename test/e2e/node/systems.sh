@@ -65,7 +65,8 @@ longest() {
 	local path=$1 best=-1 d
 	shift
 	for d; do
-		case $path/ in "${d%/}"/*) ((${#d} <= best)) || best=${#d} ;; esac
+		[ "$d" != / ] || d='' # as a prefix of paths
+		case $path/ in "$d"/*) ((${#d} <= best)) || best=${#d} ;; esac
 	done
 	echo "$best"
 }
