@@ -175,6 +175,14 @@ func (e *testCase) joined(t *testing.T, name string, up upSystem) *system {
 	if up.err != nil {
 		t.Fatal(up.err)
 	}
+	t.Cleanup(func() { // last, so that the next node has no part in a failure
+		if t.Failed() {
+			e.kubectl("", "label", "node", "-l", "kerf.dev/deploy-agent", "kerf.dev/deploy-agent-")
+			command(filepath.Join(e.node.env["BIN"], "helm"), "uninstall", "kerf", "--namespace", kerfNamespace,
+				"--kubeconfig", e.node.env["KUBECONFIG"])
+			e.kubectl("", "delete", "--ignore-not-found", "crd", "gpunodes.kerf.dev")
+		}
+	})
 	c := *e.cluster
 	c.node = &node{script: e.node.script, env: settings(up.env)}
 	s := &system{testCase: beginOn(t, &c), name: name}
