@@ -246,8 +246,8 @@ func (e *testCase) removeChart(user *pod, all string) {
 	e.nothingLeft("/opt/kerf", "/etc/cdi")
 }
 
-// nothingLeft looks for what Kerf could have left on the node, with the hook and the CDI specs in these folders, and in the
-// cluster.
+// nothingLeft looks for what Kerf could have left on the node, with the hook and the CDI specs in these folders, and
+// in the cluster.
 func (e *testCase) nothingLeft(hook, cdi string) {
 	e.Helper()
 	files := e.node.in("sh", "-c", `find "$1" /run/kerf /var/lib/kerf ! -type d

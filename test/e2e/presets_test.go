@@ -21,17 +21,17 @@ import (
 	"github.com/kerf-gpu/kerf/test/documents"
 )
 
-// postRender makes this program a post-renderer of Helm. Its value is the folder of the simulated driver, with the names of
-// the device files that a privileged pod gets.
+// postRender makes this program a post-renderer of Helm. Its value is the folder of the simulated driver, with the
+// names of the device files that a privileged pod gets.
 var postRender = flag.String("post-render", "", "act as a post-renderer of Helm")
 
-// presets are those that TestPresets installs with. Preset openshift is not among them: its nodes run CRI-O, and the node
-// scripts have containerd.
+// presets are those that TestPresets installs with. Preset openshift is not among them: its nodes run CRI-O, and the
+// node scripts have containerd.
 var presets = flag.String("presets", "kubeadm,k3s,rke2,microk8s,k0s,talos,cos,flatcar,eks-al2023,bottlerocket",
 	"presets that TestPresets installs with")
 
-// renderForSimulator changes what the chart renders: the agent gets the folder of the simulated driver, and privileged pods
-// get the simulated device files.
+// renderForSimulator changes what the chart renders: the agent gets the folder of the simulated driver, and privileged
+// pods get the simulated device files.
 func renderForSimulator(in io.Reader, out io.Writer) int {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -72,8 +72,8 @@ type system struct {
 }
 
 // A new administrator installs Kerf on a node of each system: kubectl kerf doctor names the preset, the chart with the
-// preset serves a pod with a cap, and nothing is left after the removal. Each node has sockets and folders where its system
-// has them, and the same folders are read-only or noexec.
+// preset serves a pod with a cap, and nothing is left after the removal. Each node has sockets and folders where its
+// system has them, and the same folders are read-only or noexec.
 func TestPresets(t *testing.T) {
 	e := begin(t)
 	e.withoutManifests()
@@ -105,13 +105,10 @@ func TestPresets(t *testing.T) {
 			s.remove()
 		})
 	}
-	if r := e.kubectl("", "delete", "namespace", kerfNamespace); r.err != nil {
-		t.Error(r)
-	}
 }
 
-// firstSystem and the number after it are the numbers of the nodes with a node system. While a test runs on one, the other
-// one ends and starts again with the next system.
+// firstSystem and the number after it are the numbers of the nodes with a node system. While a test runs on one, the
+// other one ends and starts again with the next system.
 const firstSystem = 2
 
 // upSystem is a node that has joined the cluster, or why it has not.
@@ -223,8 +220,8 @@ func (s *system) helm(command string) {
 	for _, g := range s.node.gpus(s.T) {
 		devices += fmt.Sprint(" nvidia", g.Minor)
 	}
-	s.types(fmt.Sprintf("helm %s --namespace kerf-system --post-renderer %q --post-renderer-args=-post-render=%q", command,
-		program, devices))
+	s.types(fmt.Sprintf("helm %s --namespace kerf-system --post-renderer %q --post-renderer-args=-post-render=%q",
+		command, program, devices))
 }
 
 // install does what docs/operate/install.md and docs/operate/nodes.md say, with the preset that kerf doctor names.
@@ -239,7 +236,8 @@ func (s *system) install() {
 	name := s.node.env["NODE_NAME"]
 	out := s.types("kubectl kerf doctor --node " + name)
 	file := "deploy/chart/presets/" + s.name + ".yaml"
-	if !strings.HasPrefix(out, name+" needs preset "+s.name+": ") || !strings.Contains(out, "helm install -f "+file+"\n") {
+	if !strings.HasPrefix(out, name+" needs preset "+s.name+": ") ||
+		!strings.Contains(out, "helm install -f "+file+"\n") {
 		s.Fatalf("kubectl kerf doctor prints %q, want preset %s", out, s.name)
 	}
 	s.types("kubectl apply -f deploy/manifests/00-namespace.yaml")
@@ -277,7 +275,8 @@ func (s *system) remove() {
 	s.helm("upgrade kerf deploy/chart --reset-then-reuse-values --set uninstall.enabled=true " +
 		"--set uninstall.deleteAuditLog=true")
 	s.types("kubectl -n kerf-system rollout status daemonset/kerf-remove --timeout 2m")
-	s.types("helm uninstall kerf --namespace kerf-system && kubectl delete crd gpunodes.kerf.dev")
+	s.types("helm uninstall kerf --namespace kerf-system && kubectl delete crd gpunodes.kerf.dev && " +
+		"kubectl delete namespace kerf-system")
 	paths := s.values.PoolDefaults.Paths
 	s.nothingLeft(paths.Hook, paths.CDI)
 	s.types("kubectl label node -l kerf.dev/deploy-agent kerf.dev/deploy-agent-")
