@@ -71,8 +71,8 @@ type system struct {
 	values presetPaths
 }
 
-// A new administrator installs Kerf on a node of each system: kubectl kerf doctor names the preset, the chart with the
-// preset serves a pod with a cap, and nothing is left after the removal. Each node has sockets and folders where its
+// A new administrator installs Kerf on a node of each system. kubectl kerf doctor names the preset, and the chart with
+// the preset serves a pod with a cap. After the removal nothing is left. Each node has sockets and folders where its
 // system has them, and the same folders are read-only or noexec.
 func TestPresets(t *testing.T) {
 	e := begin(t)
