@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// resolve replaces the CDI devices of an adjustment by what they change, for runtimes that ignore CDI devices of plugins.
-// CRI-O 1.34 does: its server/nri-api.go passes no injector of CDI devices.
+// resolve replaces the CDI devices of an adjustment by what they change, for runtimes that ignore CDI devices of
+// plugins. CRI-O 1.34 does: its server/nri-api.go passes no injector of CDI devices.
 func (s *session) resolve(a *api.ContainerAdjustment, c *api.Container, in sharing.Injection) error {
 	if s.edits == nil {
 		return nil

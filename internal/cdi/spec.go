@@ -127,16 +127,18 @@ func EditsForInstance(dir, uuid string) (specs.ContainerEdits, error) {
 	return editsOf(dir, sharing.CDIMIG, []string{uuid})
 }
 
-// EditsOf is EditsFor for the GPUs of a grant, or EditsForInstance if it is a MIG instance.
-func EditsOf(dir string, in sharing.Injection) (specs.ContainerEdits, error) {
-	if in.Device.UUID != "" {
-		return EditsForInstance(dir, in.Device.UUID)
+// EditsIn returns a function that is EditsFor for the GPUs of a grant, or EditsForInstance if it is a MIG instance.
+func EditsIn(dir string) func(sharing.Injection) (specs.ContainerEdits, error) {
+	return func(in sharing.Injection) (specs.ContainerEdits, error) {
+		if in.Device.UUID != "" {
+			return EditsForInstance(dir, in.Device.UUID)
+		}
+		names := make([]string, len(in.Placement))
+		for i, s := range in.Placement {
+			names[i] = s.GPU.String()
+		}
+		return editsOf(dir, sharing.CDIGPU, names)
 	}
-	names := make([]string, len(in.Placement))
-	for i, s := range in.Placement {
-		names[i] = s.GPU.String()
-	}
-	return editsOf(dir, sharing.CDIGPU, names)
 }
 
 func editsOf(dir, kind string, names []string) (specs.ContainerEdits, error) {

@@ -61,7 +61,13 @@ func (e *testCase) Errorf(format string, args ...any) {
 // break nothing, and ask for so little that all of them fit on the node together.
 func begin(t *testing.T) *testCase {
 	t.Helper()
-	e := &testCase{T: t, cluster: theCluster, logs: theNode.logSizes()}
+	return beginOn(t, theCluster)
+}
+
+// beginOn is begin on a cluster with another node.
+func beginOn(t *testing.T, c *cluster) *testCase {
+	t.Helper()
+	e := &testCase{T: t, cluster: c, logs: c.node.logSizes()}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: dnsName(t.Name()) + "-"}}
 	made, err := e.client.CoreV1().Namespaces().Create(background(), ns, metav1.CreateOptions{})
 	if err != nil {

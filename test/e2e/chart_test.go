@@ -243,15 +243,17 @@ func (e *testCase) removeChart(user *pod, all string) {
 			e.Fatal(r)
 		}
 	}
-	e.nothingLeft()
+	e.nothingLeft("/opt/kerf", "/etc/cdi")
 }
 
-// nothingLeft looks for what Kerf could have left on the node and in the cluster.
-func (e *testCase) nothingLeft() {
+// nothingLeft looks for what Kerf could have left on the node, with the hook and the CDI specs in these folders, and
+// in the cluster.
+func (e *testCase) nothingLeft(hook, cdi string) {
 	e.Helper()
-	files := e.node.in("sh", "-c", "find /opt/kerf /run/kerf /var/lib/kerf ! -type d; ls /etc/cdi "+
-		"/var/lib/kubelet/device-plugins | grep kerf; grep -E ' /(opt|run|var/lib)/kerf' /proc/self/mountinfo; "+
-		"true").out
+	files := e.node.in("sh", "-c", `find "$1" /run/kerf /var/lib/kerf ! -type d
+		ls "$2" /etc/cdi /run/cdi /var/lib/kubelet/device-plugins | grep kerf
+		grep -E " ($1|/run/kerf|/var/lib/kerf)" /proc/self/mountinfo
+		true`, "sh", hook, cdi).out
 	if files != "" {
 		e.Errorf("on the node is left:\n%s", files)
 	}

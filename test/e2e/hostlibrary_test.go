@@ -47,11 +47,15 @@ func (e *testCase) withDeviceFiles(daemonSet string) string {
 	for _, g := range e.node.gpus(e.T) {
 		names = append(names, fmt.Sprint("nvidia", g.Minor))
 	}
+	return mountDevices(daemonSet, e.node.env["GPUSIM_DIR"], names)
+}
+
+// mountDevices adds mounts of simulated device files to each container of a DaemonSet.
+func mountDevices(daemonSet, dir string, names []string) string {
 	var mounts, volumes strings.Builder
 	for _, name := range names {
 		fmt.Fprintf(&mounts, "        - {name: %s, mountPath: /dev/%s}\n", name, name)
-		fmt.Fprintf(&volumes, "      - {name: %s, hostPath: {path: %s/dev/%s, type: Socket}}\n", name,
-			e.node.env["GPUSIM_DIR"], name)
+		fmt.Fprintf(&volumes, "      - {name: %s, hostPath: {path: %s/dev/%s, type: Socket}}\n", name, dir, name)
 	}
 	return strings.NewReplacer("        volumeMounts:\n", "        volumeMounts:\n"+mounts.String(), "      volumes:\n",
 		"      volumes:\n"+volumes.String()).Replace(daemonSet)

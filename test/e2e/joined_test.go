@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,12 @@ func (e *testCase) agentsOn(nodes int) {
 
 // nodeScript runs node.sh for a node that joins the cluster.
 func (e *testCase) nodeScript(n int, args ...string) error {
+	_, err := e.systemScript(n, "", args...)
+	return err
+}
+
+// systemScript runs node.sh for a node with a node system that joins the cluster, and returns what it prints.
+func (e *testCase) systemScript(n int, system string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
 	first := e.node.env["E2E_DIR"]
@@ -78,9 +85,11 @@ func (e *testCase) nodeScript(n int, args ...string) error {
 	}
 	cmd := exec.CommandContext(ctx, e.node.script, args...)
 	cmd.Env = append(slices.Clone(os.Environ()), "KERF_E2E_JOIN="+first, fmt.Sprint("KERF_E2E_NUMBER=", n),
-		fmt.Sprintf("KERF_E2E_DIR=%s-join-%d", first, n), "KERF_E2E_TOOLS="+tools)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("node.sh %v for node-%d: %w: %s", args, n, err, out)
+		fmt.Sprintf("KERF_E2E_DIR=%s-join-%d", first, n), "KERF_E2E_TOOLS="+tools, "KERF_E2E_SYSTEM="+system)
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("node.sh %v for node-%d: %w: %s%s", args, n, err, errOut.String(), out.String())
 	}
-	return nil
+	return out.String(), nil
 }

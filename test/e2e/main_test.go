@@ -22,6 +22,9 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *postRender != "" {
+		os.Exit(renderForSimulator(os.Stdin, os.Stdout))
+	}
 	if flag.Lookup("test.list").Value.String() != "" { // who asks for the names alone needs no node
 		os.Exit(m.Run())
 	}

@@ -66,12 +66,18 @@ func (n *node) refresh() error {
 	if r.err != nil {
 		return fmt.Errorf("node.sh env: %v", r)
 	}
-	n.env = map[string]string{}
-	for line := range strings.Lines(r.out) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		n.env[name] = strings.NewReplacer(`\`, "", "'", "").Replace(value)
-	}
+	n.env = settings(r.out)
 	return nil
+}
+
+// settings reads the shell assignments of "node.sh env".
+func settings(text string) map[string]string {
+	env := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		env[name] = strings.NewReplacer(`\`, "", "'", "").Replace(value)
+	}
+	return env
 }
 
 // path is a file of the node as this machine can open it, sockets included.

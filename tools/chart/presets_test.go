@@ -21,19 +21,24 @@ import (
 // Files below noExec cannot be executed, except below exec.
 type layout struct{ readOnly, writable, noExec, exec []string }
 
-// layouts are the node systems, by preset. The presets name the sources.
-var layouts = map[string]layout{
-	"kubeadm": {}, "k3s": {}, "rke2": {}, "k0s": {}, "eks-al2023": {},
-	"microk8s": {readOnly: []string{"/snap"}},
-	"talos": {readOnly: []string{"/"}, writable: []string{"/var", "/run", "/opt", "/etc/cni", "/etc/kubernetes",
-		"/usr/libexec/kubernetes", "/sys"}},
-	"bottlerocket": {readOnly: []string{"/"}, writable: []string{"/etc", "/run", "/tmp", "/local", "/opt", "/var",
-		"/mnt", "/sys"}},
-	"flatcar": {readOnly: []string{"/usr"}},
-	"cos": {readOnly: []string{"/"}, writable: []string{"/etc", "/run", "/tmp", "/home", "/var", "/mnt", "/sys"},
-		noExec: []string{"/home", "/var", "/tmp"}, exec: []string{"/home/kubernetes/bin"}},
-	// /opt is a link to /var/opt, and /usr/local one to /var/usrlocal.
-	"openshift": {readOnly: []string{"/"}, writable: []string{"/etc", "/run", "/var", "/opt", "/usr/local", "/sys"}},
+// systems has the facts about each node system, by preset. The end-to-end tests make nodes of them.
+const systems = deploy + "/../test/e2e/node/systems"
+
+// layoutOf reads the folders of a node system.
+func layoutOf(t *testing.T, name string) layout {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(systems, name+".conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l layout
+	for key, list := range map[string]*[]string{"READ_ONLY": &l.readOnly, "WRITABLE": &l.writable,
+		"NO_EXEC": &l.noExec, "EXEC": &l.exec} {
+		_, rest, _ := strings.Cut(string(text), "\n"+key+`="`)
+		value, _, _ := strings.Cut(rest, `"`)
+		*list = strings.Fields(value)
+	}
+	return l
 }
 
 // below is the length of the longest folder of all that has p.
@@ -51,7 +56,7 @@ func (l layout) canWrite(p string) bool { return below(p, l.writable) >= below(p
 func (l layout) canRun(p string) bool   { return below(p, l.exec) >= below(p, l.noExec) }
 
 func TestLayoutsTellPathsApart(t *testing.T) {
-	cos := layouts["cos"]
+	cos := layoutOf(t, "cos")
 	for p, want := range map[string][2]bool{
 		"/opt/kerf": {false, true}, "/home/kubernetes/bin/kerf": {true, true}, "/var/lib/kerf": {true, false},
 		"/varlib": {false, true}, "/": {false, true}, "/etc/cdi": {true, true},
@@ -65,23 +70,36 @@ func TestLayoutsTellPathsApart(t *testing.T) {
 // presets are those of the chart, by name.
 func presets(t *testing.T) map[string]values {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(deploy, "chart/presets/*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]values{}
-	for _, file := range files {
-		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = read(t, file)
+	for _, file := range filesOf(t, deploy+"/chart/presets", ".yaml") {
+		all[file] = read(t, filepath.Join(deploy, "chart/presets", file+".yaml"))
 	}
-	if have, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(layouts)); !slices.Equal(have, want) {
-		t.Fatalf("presets %q, layouts %q", have, want)
+	have, want := slices.Sorted(maps.Keys(all)), filesOf(t, systems, ".conf")
+	if len(have) < 11 || !slices.Equal(have, want) {
+		t.Fatalf("presets %q, systems %q", have, want)
 	}
 	return all
 }
 
+// filesOf are the files of a folder with an extension, without it, sorted.
+func filesOf(t *testing.T, dir, extension string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"+extension))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(file), extension)
+	}
+	return files
+}
+
+// devicePlugins is kubelet's folder of device plugins, also with another --root-dir.
+const devicePlugins = "/var/lib/kubelet/device-plugins"
+
 // fixed are host paths that no value changes. /run is a tmpfs and /var/lib writable on every node system, and the
 // kernel has its cgroups in one place.
-var fixed = []string{"/run/kerf", "/var/lib/kerf", "/sys/fs/cgroup"}
+var fixed = []string{"/run/kerf", "/var/lib/kerf", "/sys/fs/cgroup", devicePlugins}
 
 // named are the host paths that a pool's values give to DaemonSets.
 func named(t *testing.T, pool values) []string {
@@ -97,7 +115,7 @@ func named(t *testing.T, pool values) []string {
 	library, _ := pool["driverLibrary"].(string)
 	all := []string{library, path.Join(path.Dir(library), "libcuda.so.1"), path.Dir(text("runtimeSocket")),
 		path.Dir(text("nriSocket")), text("cdi"), text("cdiSource"), text("hook"), text("toolkit"),
-		path.Join(text("kubelet"), "device-plugins"), path.Join(text("kubelet"), "pod-resources")}
+		path.Join(text("kubelet"), "pod-resources")}
 	defaults, _ := read(t, filepath.Join(deploy, "chart/values.yaml"))["poolDefaults"].(values)
 	if want, _ := defaults["paths"].(values); len(paths) != len(want) {
 		t.Errorf("the preset has %d paths, the chart %d", len(paths), len(want))
@@ -143,6 +161,7 @@ func TestPresets(t *testing.T) {
 				t.Error("it names no source")
 			}
 			pool, _ := set["poolDefaults"].(values)
+			folders := layoutOf(t, name)
 			known := append(named(t, pool), fixed...)
 			mounts := volumesOf(t, set)
 			if len(mounts) < 9 {
@@ -152,12 +171,12 @@ func TestPresets(t *testing.T) {
 				if !slices.Contains(known, p) {
 					t.Errorf("%s is not of the preset", p)
 				}
-				if kind != corev1.HostPathFile && !layouts[name].canWrite(p) {
+				if kind != corev1.HostPathFile && !folders.canWrite(p) {
 					t.Errorf("%s is read-only on this system", p)
 				}
 			}
 			hook, _ := pool["paths"].(values)["hook"].(string)
-			if _, ok := mounts[hook]; !ok || !layouts[name].canRun(hook) {
+			if _, ok := mounts[hook]; !ok || !folders.canRun(hook) {
 				t.Errorf("nothing in the hook's folder %s can be executed", hook)
 			}
 		})
@@ -180,6 +199,7 @@ func TestNoPathIsFixed(t *testing.T) {
 			if !strings.Contains(text, "kind: DaemonSet") {
 				continue
 			}
+			text = strings.ReplaceAll(text, "path: "+devicePlugins, "")
 			for _, p := range []string{"/var/lib/kubelet", "/run/containerd", "/run/nri", "/etc/cdi", "/run/cdi",
 				"/opt/kerf", "/etc/nvidia-container-runtime", "/usr/lib/", "spc_t"} {
 				if strings.Contains(text, p) {

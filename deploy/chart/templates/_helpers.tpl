@@ -90,3 +90,11 @@ to the agent's own node.
 {{- $_ := set $profiles (.name | toString) true }}
 {{- end }}
 {{- end }}
+
+{{/*
+kerf.devicePlugins is the host folder of kubelet's registration socket and of those of device plugins. Kubelet has it at a fixed path,
+also with another --root-dir.
+*/}}
+{{- define "kerf.devicePlugins" -}}
+/var/lib/kubelet/device-plugins
+{{- end }}

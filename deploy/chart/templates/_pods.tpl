@@ -77,7 +77,7 @@ as /run: "/dev//./nvidia0" is "/dev/nvidia0/".
 {{- $all := list "/run/kerf" "/var/lib/kerf" "/etc/kerf" }}
 {{- range $given := .Values.pools }}
 {{- $paths := (mergeOverwrite (deepCopy $.Values.poolDefaults) $given).paths }}
-{{- range list $paths.hook $paths.cdi $paths.cdiSource (printf "%s/device-plugins" $paths.kubelet) }}
+{{- range list $paths.hook $paths.cdi $paths.cdiSource (printf "%s/device-plugins" $paths.kubelet) (include "kerf.devicePlugins" .) }}
 {{- $all = append $all (regexReplaceAll "^/var/run/" . "/run/") }}
 {{- end }}
 {{- end -}}

@@ -5,8 +5,8 @@
 // container's id and pid on to the agent, and acts on the answer. While there is no agent, or the agent is not ready,
 // it tries again until Options.Wait is over. A failed start is final for some containers.
 //
-// Promised: it uses only id, status, pid and the annotation kerf.dev/grant of the state. It trusts only an agent of the same user. It opens only the
-// socket, starts no process, and needs only the standard library and package wire.
+// Promised: it uses only id, status, pid and the annotation kerf.dev/grant of the state. It trusts only an agent of the
+// same user. It opens only the socket, starts no process, and needs only the standard library and package wire.
 //
 // Not promised: that what the agent has done is undone when the hook is killed or a later hook fails. The agent sees a
 // container without processes and cleans up by itself.

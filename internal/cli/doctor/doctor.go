@@ -69,7 +69,8 @@ without a driver. It creates and removes one cgroup, and changes nothing else.
 For a cluster (kubectl kerf doctor, with --context, or in a pod without
 /run/kerf), it shows which nodes serve pods, and what prevents the others. It
 also names nodes and namespaces with labels or taints of an earlier version.
-With --node, it prints the preset of the chart for that node.
+With --node, it prints the preset of the chart for that node. It reads the Node
+and starts no Job, so that it works before the cluster can pull Kerf's images.
 
 With --bundle, it writes a support archive: the result of the checks, config,
 state, GPUNodes, versions, and recent events and logs. The archive has no

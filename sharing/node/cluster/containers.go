@@ -21,8 +21,6 @@ import (
 	"sync"
 	"time"
 
-	specs "tags.cncf.io/container-device-interface/specs-go"
-
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cdi"
@@ -107,9 +105,9 @@ func (c *Containers) ServeHook(ctx context.Context) error {
 		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
-// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created, so the
-// annotation in the OCI state reports it as well. NRI reports the starts of pods' containers. One that is no pod's is
-// checked again from here.
+// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created, so
+// the annotation in the OCI state reports it as well. NRI reports the starts of pods' containers. One that is no pod's
+// is checked again from here.
 func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
 	if call.Note != "" {
 		c.Runtime.ContainerMade(call.ContainerID, call.Note)
@@ -119,11 +117,6 @@ func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCal
 		c.Starts.Again(call.ContainerID)
 	}
 	return err
-}
-
-// edits are what the CDI devices of a grant change in its container.
-func (c *Containers) edits(in sharing.Injection) (specs.ContainerEdits, error) {
-	return cdi.EditsOf(c.Options.Containers.CDI, in)
 }
 
 // Hook is where containers of no pod find what activates them.

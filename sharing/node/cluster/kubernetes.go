@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/deviceplugin"
 	"github.com/kerf-gpu/kerf/hooks/nri"
+	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/kubelet"
@@ -83,8 +84,8 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts,
-		Edits: c.edits, Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints,
-		View: view,
+		Edits: cdi.EditsIn(a.Options.Containers.CDI), View: view,
+		Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints,
 		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths,
 			Namespaces: k.api},
 		Baseline:  nri.Baseline{Namespaces: k.api, Permitted: permitsPrivileged(a.Runtime)},

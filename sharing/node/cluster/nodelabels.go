@@ -107,8 +107,8 @@ func labelsOf(b status.LedgerState) kube.NodeLabels {
 	return l
 }
 
-// commonOf are what labels say of all GPUs: the model, the memory of the smallest, and whether one supports MIG. The memory
-// is 0 if that of a GPU is unknown.
+// commonOf are what labels say of all GPUs: the model, the memory of the smallest, and whether one supports MIG. The
+// memory is 0 if that of a GPU is unknown.
 func commonOf(gpus []sharing.GPU) (model string, least sharing.Bytes, capable bool) {
 	model, least = gpus[0].Model, gpus[0].Memory
 	for _, g := range gpus {

@@ -117,10 +117,13 @@ type Cluster struct {
 	Exempt, HostPaths []string
 }
 
+// devicePlugins is the folder of device plugins on the host. Kubelet has it there also with another --root-dir.
+const devicePlugins = "/var/lib/kubelet/device-plugins"
+
 // GuardedPaths are the folders of the node that belong to Kerf or give GPUs away.
 func (o *Options) GuardedPaths() []string {
 	all := []string{o.Dirs.Dir, o.Dirs.Audit, o.Dirs.State, o.Containers.Hooks, o.Containers.CDI, "/etc/kerf",
-		filepath.Join(o.Cluster.Kubelet, "device-plugins")}
+		filepath.Join(o.Cluster.Kubelet, "device-plugins"), devicePlugins}
 	all = append(all, filepath.SplitList(o.Containers.CDISources)...)
 	return slices.DeleteFunc(all, func(dir string) bool { return !filepath.IsAbs(dir) })
 }

@@ -19,7 +19,7 @@ check_machine() {
 # start_containerd returns when containerd answers.
 start_containerd() {
 	daemon containerd "$BIN/containerd" --config "$CONF/containerd.toml"
-	wait_for 60 containerd "$LOG/containerd.log" in_node "$BIN/ctr" version
+	wait_for 60 containerd "$LOG/containerd.log" in_node "$BIN/ctr" --address "$RUNTIME_SOCKET" version
 }
 
 start_etcd() {
@@ -68,8 +68,10 @@ start_controllers() {
 }
 
 start_node_agents() {
+	# shellcheck disable=SC2046 # the flags are words
 	daemon kubelet "$BIN/kubelet" --config="$CONF/kubelet.yaml" --kubeconfig="$CONF/kubelet.kubeconfig" \
-		--hostname-override="$NODE_NAME" --node-ip="$NODE_IP" --root-dir=/var/lib/kubelet --cert-dir=/var/lib/kubelet/pki
+		--hostname-override="$NODE_NAME" --node-ip="$NODE_IP" --root-dir="$KUBELET_DIR" --cert-dir="$KUBELET_DIR/pki" \
+		$(kubelet_flags)
 	daemon kube-proxy "$BIN/kube-proxy" --config="$CONF/proxy.yaml"
 }
 
@@ -79,7 +81,9 @@ start_gpus() {
 		--lib-dir "$REPO/bin/gpusim-lib"
 	wait_for 20 "the simulated driver" "$LOG/gpusim.log" in_node "$REPO/bin/gpusim" gpus --dir "$GPUSIM_DIR"
 	in_node "$REPO/bin/gpusim" cdi --dir "$GPUSIM_DIR" >"$CONF/nvidia.json"
-	in_node install -D -m 0644 "$CONF/nvidia.json" /etc/cdi/nvidia.json
+	# A node system has the libraries of the driver in a folder of the host.
+	[ -z "$E2E_SYSTEM" ] || sed -i "s|\"$GPUSIM_DIR/lib/|\"$DRIVER_DIR/|" "$CONF/nvidia.json"
+	in_node install -D -m 0644 "$CONF/nvidia.json" "$NVIDIA_SPEC"
 }
 
 # node_ready: also that kubelet has written since the node's start; until then one sees the condition of before.

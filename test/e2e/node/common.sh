@@ -49,11 +49,10 @@ check_number() {
 	fi
 }
 
-# check_runtime rejects what is no container runtime, and sets where it listens.
+# check_runtime rejects what is no container runtime.
 check_runtime() {
 	case $E2E_RUNTIME in
-	containerd) RUNTIME_SOCKET=/run/containerd/containerd.sock ;;
-	crio) RUNTIME_SOCKET=/var/run/crio/crio.sock ;;
+	containerd | crio) ;;
 	*) die "KERF_E2E_RUNTIME is \"$E2E_RUNTIME\": make it containerd or crio" ;;
 	esac
 }
@@ -90,7 +89,7 @@ need() {
 
 print_env() {
 	local name
-	for name in REPO BIN DEB E2E_DIR E2E_RUNTIME RUN LOG CONF NODE_NAME NODE_IP HOST_IP GPUSIM_DIR; do
+	for name in REPO BIN DEB E2E_DIR E2E_RUNTIME RUN LOG CONF RUNTIME_CLASS NODE_NAME NODE_IP HOST_IP GPUSIM_DIR; do
 		printf '%s=%q\n' "$name" "${!name}"
 	done
 	printf 'KUBECONFIG=%q\n' "$ADMIN"

@@ -67,7 +67,7 @@ kubelet_config() {
 		clusterDomain: cluster.local
 		clusterDNS: [$E2E_NET.2.10]
 		staticPodPath: /etc/kubernetes/manifests
-		volumePluginDir: /var/lib/kubelet/volume-plugins
+		volumePluginDir: $KUBELET_DIR/volume-plugins
 		makeIPTablesUtilChains: false
 		localStorageCapacityIsolation: true
 		imageGCHighThresholdPercent: 100
@@ -106,6 +106,9 @@ runtimes() {
 		      [plugins."$1".containerd.runtimes.crun.options]
 		        BinaryName = "$DEB/wrapped/crun"
 		        SystemdCgroup = false
+	END
+	[ "$NVIDIA_RUNTIME" = yes ] || return 0
+	cat <<-END
 		    # Obeys NVIDIA_VISIBLE_DEVICES, as NVIDIA's own runtime does.
 		    [plugins."$1".containerd.runtimes.nvidia]
 		      runtime_type = "io.containerd.runc.v2"
@@ -126,9 +129,9 @@ containerd_config() {
 		cat <<-END
 			version = $version
 			root = "/var/lib/containerd"
-			state = "/run/containerd"
+			state = "$RUNTIME_STATE"
 			[grpc]
-			  address = "/run/containerd/containerd.sock"
+			  address = "$RUNTIME_SOCKET"
 		END
 		if [ $version = 3 ]; then
 			cat <<-END
@@ -156,7 +159,7 @@ containerd_config() {
 		cat <<-END
 			[plugins."io.containerd.nri.v1.nri"]
 			  disable = false
-			  socket_path = "/var/run/nri/nri.sock"
+			  socket_path = "$NRI_SOCKET"
 			  [plugins."io.containerd.nri.v1.nri".default_validator]
 			    enable = true
 		END

@@ -58,7 +58,7 @@ crio_config() {
 			  version_file = "/run/crio/version"
 			  clean_shutdown_file = ""
 			[crio.api]
-			  listen = "/var/run/crio/crio.sock"
+			  listen = "$RUNTIME_SOCKET"
 			[crio.image]
 			  pause_image = "$PAUSE_REF"
 			  pause_command = "/pause"
@@ -90,7 +90,7 @@ crio_config() {
 start_crio() {
 	daemon crio "$BIN/crio" --config "$CONF/crio.conf" --config-dir ""
 	wait_for 60 CRI-O "$LOG/crio.log" in_node "$BIN/crio" --config "$CONF/crio.conf" --config-dir "" status \
-		--socket /var/run/crio/crio.sock info
+		--socket "$RUNTIME_SOCKET" info
 }
 
 # crio_import FILE: the image of an archive, under its name.

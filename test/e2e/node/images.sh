@@ -120,7 +120,7 @@ load() {
 	cp "$IMG/$1.key" "$NODE/images/$1.key"
 }
 
-containerd_import() { in_node "$BIN/ctr" -n k8s.io images import --local "$1"; } # FILE
+containerd_import() { in_node "$BIN/ctr" --address "$RUNTIME_SOCKET" -n k8s.io images import --local "$1"; } # FILE
 
 import() { # FILE
 	if ! "${E2E_RUNTIME}_import" "$1" >"$LOG/import.log" 2>&1; then

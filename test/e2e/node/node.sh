@@ -30,6 +30,7 @@
 #   KERF_E2E_NUMBER   which node of that cluster it is, 2 to 9; node N is called node-N (default: 1, which joins no other)
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
+#   KERF_E2E_SYSTEM   which node system it has: a name of test/e2e/node/systems (default: none, and no folder is read-only)
 #   KERF_E2E_KUBERNETES  which version of Kubernetes (default: 1.37.1; others: test/e2e/node/kubernetes/versions)
 #   KERF_E2E_CONTAINERD  which version of containerd (default: 2.4.2; others: test/e2e/node/containerd/versions)
 #   KERF_E2E_RUNTIME  containerd, or crio for CRI-O 1.34 (default: containerd)
@@ -50,6 +51,7 @@ E2E_DRIVER=${KERF_E2E_DRIVER:-r615}
 E2E_JOIN=${KERF_E2E_JOIN:-}
 E2E_NUMBER=${KERF_E2E_NUMBER:-1}
 E2E_RUNTIME=${KERF_E2E_RUNTIME:-containerd}
+E2E_SYSTEM=${KERF_E2E_SYSTEM:-}
 NODE_NAME=node-$E2E_NUMBER
 FIRST=${E2E_JOIN:-$E2E_DIR} # of the node with the control plane
 
@@ -71,6 +73,8 @@ HOST_IP=$E2E_NET.$LINK.1 NODE_IP=$E2E_NET.$LINK.2
 POD_CIDR=$E2E_NET.$((LINK + 1)).0/24 SVC_CIDR=$E2E_NET.2.0/24 SVC_IP=$E2E_NET.2.1
 # shellcheck source=test/e2e/node/build.sh
 source "$HERE/build.sh"
+# shellcheck source=test/e2e/node/systems.sh
+source "$HERE/systems.sh"
 # shellcheck source=test/e2e/node/space.sh
 source "$HERE/space.sh"
 # shellcheck source=test/e2e/node/daemons.sh

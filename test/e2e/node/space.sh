@@ -4,8 +4,8 @@
 #
 # The node's namespaces: mount, pid, net, uts, ipc, cgroup. Sourced.
 #
-# The node sees this machine's root folder, with /etc, /var and /opt as overlays whose writes go to $NODE, a
-# separate /run, and a separate cgroup as root. So the usual paths of kubelet and containerd are the
+# The node sees this machine's root folder, or an overlay of it (systems.sh), with /etc, /var and /opt as overlays whose
+# writes go to $NODE, a separate /run, and a separate cgroup as root. So the usual paths of kubelet and containerd are the
 # node's alone, and they outlive "stop" as a disk outlives a power cut.
 
 # init_pid [RUN] prints the node's init, or that of the node with this folder, as this machine sees it; fails when the node
@@ -77,6 +77,7 @@ enter_cgroup() {
 # node_init is PID 1 of the node: it mounts what the node sees, then waits.
 node_init() {
 	local unified=$1 i controller controllers
+	[ -z "$E2E_SYSTEM" ] || separate_root
 	mount --make-rslave /
 	mount --make-rshared /
 	mount -t proc proc /proc
@@ -85,6 +86,7 @@ node_init() {
 	mount --make-rshared /
 	mount_folders
 	private_sysctls
+	[ -z "$E2E_SYSTEM" ] || install_system
 	# The kernel lets a user namespace mount proc only if there is one without mounts on top.
 	mkdir -p "$NODE/proc"
 	mount -t proc proc "$NODE/proc"
@@ -139,8 +141,8 @@ mount_folders() {
 		mount -t overlay overlay -o "lowerdir=/$d,upperdir=$NODE/upper/$d,workdir=$NODE/work/$d" "/$d"
 	done
 	mount -t tmpfs -o mode=755 tmpfs /run
-	mkdir -p /run/lock /run/netns /run/cdi /run/nri
-	for d in /var/lib/kubelet /var/lib/containerd /var/lib/containers /var/lib/etcd /var/log/pods; do # overlays cannot lie on overlays
+	mkdir -p /run/lock /run/netns /run/cdi "$(dirname "$NRI_SOCKET")"
+	for d in "$KUBELET_DIR" /var/lib/containerd /var/lib/containers /var/lib/etcd /var/log/pods; do # overlays cannot lie on overlays
 		mkdir -p "$d" "$NODE$d"
 		mount --bind "$NODE$d" "$d"
 	done
@@ -181,7 +183,7 @@ start_node() {
 		exec 9>&-
 		enter_cgroup
 		export KERF_E2E_DIR=$E2E_DIR KERF_E2E_TOOLS=$E2E_TOOLS KERF_E2E_NET=$E2E_NET KERF_E2E_JOIN=$E2E_JOIN KERF_E2E_NUMBER=$E2E_NUMBER
-		export KERF_E2E_RUNTIME=$E2E_RUNTIME
+		export KERF_E2E_RUNTIME=$E2E_RUNTIME KERF_E2E_SYSTEM=$E2E_SYSTEM KERF_E2E_DRIVER=$E2E_DRIVER
 		exec setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child --propagation private -- \
 			bash "$SELF" __init $unified </dev/null >"$LOG/node.log" 2>&1
 	) &
