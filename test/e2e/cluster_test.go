@@ -71,8 +71,8 @@ func rulesForTests(text []byte) []byte {
 var ofCRIO = strings.NewReplacer("/run/containerd/containerd.sock", "/var/run/crio/crio.sock",
 	"/run/containerd", "/var/run/crio")
 
-// forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver
-// and the container runtime are.
+// forTests makes of a file of deploy what the tests install. It has their image and rules, and the paths of the
+// simulated driver and of the container runtime.
 func forTests(text []byte) string {
 	return forRuntime(simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage)))))
 }

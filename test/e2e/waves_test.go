@@ -35,9 +35,9 @@ done`
 // wave, is a goroutine that does not end, and those are counted one by one.
 const mostThreads = "64"
 
-// perKind is how many pods of each kind the waves have. Goroutines that come and go on their own, as those of a watch
-// that reconnects or of a sample of each GPU, are fewer than that in the quietest of some readings. A goroutine that
-// each pod of a kind left is not.
+// perKind is how many pods of each kind the waves have. The agent has goroutines that come and go on their own, such as
+// those of a sample of each GPU. In the quietest of some readings they are fewer than that. If each pod of a kind leaves
+// one, they are more.
 const perKind = 10
 
 // emptyShim is how a shim is listed that has neither a bundle nor a child.

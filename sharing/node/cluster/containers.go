@@ -105,8 +105,8 @@ func (c *Containers) ServeHook(ctx context.Context) error {
 		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
-// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created, so
-// the annotation in the OCI state reports it as well. NRI reports the starts of pods' containers. One that is no pod's
+// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created.
+// The annotation in the OCI state reports it earlier. NRI reports the starts of pods' containers. One that is no pod's
 // is checked again from here.
 func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
 	if call.Note != "" {
