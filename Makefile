@@ -81,7 +81,7 @@ KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
 # What make gate runs, as far as this Makefile has it, in this order. A name with "?" may say that it did not run.
-GATE_TARGETS := test race race-scheduler verify console-browser demo e2e e2e-release attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
+GATE_TARGETS := test race race-scheduler verify console-browser demo e2e e2e-presets e2e-release attacks matrix versions userland fuzz-smoke sanitize nightly-guest reproducible soak
 GATES ?= $(filter $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST))),$(GATE_TARGETS)) vulncheck?
 
 ##@ Build
@@ -189,6 +189,10 @@ e2e-neighbors: build kerf-scheduler $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ##
 	@cd test/e2e/node/kuberay && go mod tidy -diff
 	@cd test/e2e/node/karpenter && go mod tidy -diff
 	hack/e2e.sh -run '^TestNeighbor' -neighbors=true
+
+.PHONY: e2e-presets
+e2e-presets: build kerf-scheduler ## Install with each preset but openshift on a simulated node of its system, as e2e does with three; needs root
+	hack/e2e.sh -run '^TestPresets$$' -presets=kubeadm,k3s,rke2,microk8s,k0s,talos,cos,flatcar,eks-al2023,bottlerocket
 
 .PHONY: e2e-release
 e2e-release: build kerf-scheduler ## Make the files of a release, and install them on a node as e2e's without a registry; needs root

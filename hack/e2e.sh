@@ -6,7 +6,8 @@
 # ends the nodes that were not up before. KERF_E2E_KEEP=1 leaves them up; arguments go to "go test".
 #
 # Most tests wait most of the time, and many may not meet another one on their node, since they end daemons of it. So
-# the whole suite runs on KERF_E2E_NODES nodes (default 3) at the same time, every test on one of them; with arguments it runs on one node.
+# the whole suite runs on KERF_E2E_NODES nodes (default 3) at the same time, every test on one of them. With arguments it
+# runs on one node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -202,5 +202,5 @@ func (a *airGap) removes(p *pod) {
 	if !listed || !cleaned {
 		a.Errorf("pod listed: %t, node cleaned: %t", listed, cleaned)
 	}
-	a.nothingLeft()
+	a.nothingLeft("/opt/kerf", "/etc/cdi")
 }

@@ -36,8 +36,8 @@ done`
 const mostThreads = "64"
 
 // perKind is how many pods of each kind the waves have. The agent has goroutines that come and go on their own, such as
-// those of a sample of each GPU. In the quietest of some readings they are fewer than that. If each pod of a kind leaves
-// one, they are more.
+// those of a sample of each GPU. In the quietest of some readings they are fewer than that. If each pod of a kind
+// leaves one, they are more.
 const perKind = 10
 
 // emptyShim is how a shim is listed that has neither a bundle nor a child.
