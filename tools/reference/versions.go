@@ -81,6 +81,9 @@ func versionsRow(f []string) (string, error) {
 		skipped = "`" + strings.ReplaceAll(f[6], ",", "`, `") + "`"
 	}
 	runtime, version, _ := strings.Cut(f[1], "-")
+	if runtime == "crio" {
+		runtime = "CRI-O"
+	}
 	return fmt.Sprintf("| %s | %s %s | %s | %s | %s | %s | %#q |\n", f[0], runtime, version, f[2], f[5], skipped,
 		f[3], f[4]), nil
 }

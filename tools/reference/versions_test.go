@@ -16,13 +16,15 @@ func TestVersions(t *testing.T) {
 	}
 	tree := fstest.MapFS{results: {Data: []byte(
 		"1.32.9 containerd-2.4.2 passed 2026-11-26 0a1b2c3d 8 TestGang,TestGangPreempts\n" +
-			"1.37.1 containerd-1.7.35 failed 2026-11-25 00000000 9 -\n")}}
+			"1.37.1 containerd-1.7.35 failed 2026-11-25 00000000 9 -\n" +
+			"1.37.1 crio-1.34.0 passed 2026-11-25 00000000 14 -\n")}}
 	if err := versions(tree, pages); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
 		"| 1.32.9 | containerd 2.4.2 | passed | 8 | `TestGang`, `TestGangPreempts` | 2026-11-26 | `0a1b2c3d` |\n",
 		"| 1.37.1 | containerd 1.7.35 | failed | 9 | none | 2026-11-25 | `00000000` |\n",
+		"| 1.37.1 | CRI-O 1.34.0 | passed | 14 | none | 2026-11-25 | `00000000` |\n",
 	} {
 		if !strings.Contains(string(pages["versions.md"]), row) {
 			t.Errorf("the page lacks %q:\n%s", row, pages["versions.md"])
