@@ -100,6 +100,17 @@ func beginWithAgent(t *testing.T) *testCase {
 	return e
 }
 
+// freshParams restarts the API server when the test has ended. After the last policy that reads a ConfigMap is removed,
+// an API server sees no change of ConfigMaps: https://github.com/kubernetes/kubernetes/issues/130887
+func (e *testCase) freshParams() {
+	e.Cleanup(func() {
+		e.node.do(e.T, "restart", "kube-apiserver")
+		eventually(e, "kube-apiserver", func() error {
+			return e.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(background()).Error()
+		})
+	})
+}
+
 // end looks at a failed test, then removes what it made and waits until it is gone.
 func (e *testCase) end() {
 	if e.Failed() {

@@ -34,6 +34,7 @@ func (e *testCase) rendered(set string) string {
 // processes that used a GPU have ended, nothing is left.
 func TestChart(t *testing.T) {
 	e := beginWithAgent(t)
+	e.freshParams()
 	t.Cleanup(func() {
 		if err := e.install(); err != nil {
 			t.Error(err)

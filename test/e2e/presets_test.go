@@ -75,6 +75,7 @@ type system struct {
 // system has them, and the same folders are read-only or noexec.
 func TestPresets(t *testing.T) {
 	e := begin(t)
+	e.freshParams()
 	e.withoutManifests()
 	t.Cleanup(func() {
 		if r := e.kubectl("", "apply", "-f", filepath.Join(e.node.env["CONF"], "cluster.yaml")); r.err != nil {

@@ -26,6 +26,7 @@ const privilegedPolicy = "agent/43-policy-privileged.yaml"
 // Kerf refuses pods whose answer depends on them, and no others.
 func TestPrivilegedProfiles(t *testing.T) {
 	e := begin(t)
+	e.freshParams()
 	usual, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "deploy/manifests/43-policy-privileged.yaml"))
 	if err != nil {
 		t.Fatal(err)
