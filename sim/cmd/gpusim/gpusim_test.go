@@ -292,7 +292,7 @@ func TestMachines(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "machines", "-o", "json")), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Machines) != 9 || len(doc.Drivers) != 3 || doc.Drivers[2].CUDA != "13.4" {
+	if len(doc.Machines) != 10 || len(doc.Drivers) != 3 || doc.Drivers[2].CUDA != "13.4" {
 		t.Errorf("%+v", doc)
 	}
 }
