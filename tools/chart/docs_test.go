@@ -53,7 +53,7 @@ func TestDocumentedCommands(t *testing.T) {
 }
 
 // With --reuse-values Helm renders a newer chart with the defaults of the one before, in which its new values are
-// missing: no page has anybody type that, and every upgrade keeps what was set.
+// missing: no page has anybody type that, and every upgrade of Kerf keeps what was set.
 func TestUpgradesTakeTheNewDefaults(t *testing.T) {
 	upgrades := 0
 	for _, page := range append(markdown(t, "../../docs"), "../../README.md") {
@@ -62,7 +62,7 @@ func TestUpgradesTakeTheNewDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "helm upgrade ") {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "helm upgrade kerf ") {
 				continue
 			}
 			if upgrades++; !strings.Contains(line, " --reset-then-reuse-values") {
