@@ -204,7 +204,7 @@ e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to thi
 	hack/e2e-upgrade.sh '$(FROM)'
 
 .PHONY: e2e-versions
-e2e-versions: build kerf-scheduler ## Run the tests that each supported Kubernetes and containerd must pass (VERSIONS="1.32.9 containerd-1.7.35": only these); needs root, and builds each once
+e2e-versions: build kerf-scheduler ## Run the tests that each supported version must pass (VERSIONS="1.32.9 containerd-1.7.35": only these); needs root, and builds each once
 	hack/e2e-versions.sh $(VERSIONS)
 
 .PHONY: walk
