@@ -69,7 +69,7 @@ func (c *Creator) Want(list []dra.Allocation) {
 	c.wake()
 }
 
-// wake has Run go on.
+// wake makes Run continue.
 func (c *Creator) wake() {
 	select {
 	case c.kick <- struct{}{}:
@@ -109,11 +109,16 @@ func (c *Creator) Run(ctx context.Context) {
 	}
 }
 
-// await waits until wake or the end of a taint, which it reports. It returns false if ctx ended.
+// await waits until wake or the end of a taint. First it has the node publish the taints that have ended by now. It
+// returns false if ctx ended.
 func (c *Creator) await(ctx context.Context) bool {
+	ended, next := c.taints.expire(time.Now())
+	if ended {
+		c.node.Announce()
+	}
 	var expired <-chan time.Time
-	if left := c.taints.next(time.Now()); left > 0 {
-		t := time.NewTimer(left)
+	if next > 0 {
+		t := time.NewTimer(next)
 		defer t.Stop()
 		expired = t.C
 	}
@@ -122,7 +127,6 @@ func (c *Creator) await(ctx context.Context) bool {
 		return false
 	case <-c.kick:
 	case <-expired:
-		c.node.Announce()
 	}
 	return true
 }

@@ -175,6 +175,25 @@ func TestTaintBeforeFailure(t *testing.T) {
 	})
 }
 
+// TestTaintEndsUnwatched: a taint that ends while nothing waits for it is published as ended, once.
+func TestTaintEndsUnwatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.creator = New(slog.New(slog.DiscardHandler), w, w)
+		w.creator.taints.set("a", time.Now())
+		time.Sleep(firstTaint)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.creator.Run(ctx) }()
+		w.want(t, "ended before", "taints []")
+		w.creator.Want(nil)
+		time.Sleep(time.Hour)
+		w.want(t, "later", "")
+		cancel()
+		<-done
+	})
+}
+
 // TestRestart: a creator that starts again goes on from the claims. An outcome stays, whatever happens to the GPU.
 func TestRestart(t *testing.T) {
 	all := []dra.Allocation{allocation("failed", "a-1"), allocation("new", "b-1"), allocation("ready", "b-2")}

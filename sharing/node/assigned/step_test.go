@@ -68,19 +68,23 @@ func TestTaints(t *testing.T) {
 		if !all.set(gpu, now) || all.set(gpu, now) {
 			t.Error("one taint is set twice")
 		}
-		if left := all.next(now); left != want*time.Minute || !all.has(gpu, now) {
-			t.Errorf("it lasts %v, want %d min", left, want)
+		if ended, left := all.expire(now); ended || left != want*time.Minute || !all.has(gpu, now) {
+			t.Errorf("ended: %v; it lasts %v, want %d min", ended, left, want)
 		}
 		now = now.Add(want * time.Minute)
-		if all.has(gpu, now) || all.next(now) != 0 {
+		if ended, left := all.expire(now); !ended || left != 0 || all.has(gpu, now) {
 			t.Error("it does not end")
+		}
+		if ended, _ := all.expire(now); ended {
+			t.Error("it ends twice")
 		}
 	}
 	all.set(gpu, now)
 	if !all.clear(gpu, now) || all.clear(gpu, now) || all.has(gpu, now) || all.has("GPU-b", now) {
 		t.Error("it is not cleared")
 	}
-	if all.set(gpu, now); all.next(now) != firstTaint {
-		t.Errorf("after a success, it lasts %v", all.next(now))
+	all.set(gpu, now)
+	if _, left := all.expire(now); left != firstTaint {
+		t.Errorf("after a success, it lasts %v", left)
 	}
 }

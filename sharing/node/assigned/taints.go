@@ -26,6 +26,8 @@ type taints struct {
 type taint struct {
 	until time.Time
 	last  time.Duration
+	// over is true once expire has reported the end.
+	over bool
 }
 
 // set taints a GPU, unless it is tainted. It reports whether that is new.
@@ -40,7 +42,7 @@ func (t *taints) set(gpu sharing.GPUID, now time.Time) bool {
 		t.gpus = map[sharing.GPUID]taint{}
 	}
 	last := min(max(2*old.last, firstTaint), lastTaint)
-	t.gpus[gpu] = taint{now.Add(last), last}
+	t.gpus[gpu] = taint{until: now.Add(last), last: last}
 	return true
 }
 
@@ -60,15 +62,19 @@ func (t *taints) has(gpu sharing.GPUID, now time.Time) bool {
 	return now.Before(t.gpus[gpu].until)
 }
 
-// next is the time until the next taint ends; 0 without a taint.
-func (t *taints) next(now time.Time) time.Duration {
+// expire reports whether a taint has ended that it has not reported yet, and the time until the next one ends. That is 0
+// without a taint.
+func (t *taints) expire(now time.Time) (ended bool, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var next time.Duration
-	for _, one := range t.gpus {
-		if left := one.until.Sub(now); left > 0 && (next == 0 || left < next) {
+	for gpu, one := range t.gpus {
+		switch left := one.until.Sub(now); {
+		case left <= 0 && !one.over:
+			ended, one.over = true, true
+			t.gpus[gpu] = one
+		case left > 0 && (next == 0 || left < next):
 			next = left
 		}
 	}
-	return next
+	return ended, next
 }
