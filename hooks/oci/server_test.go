@@ -149,14 +149,16 @@ func TestAnswers(t *testing.T) {
 				}
 				return tc.err
 			}), nil)
-			p := r.ask(t, wire.Request{Container: "c1\nx", PID: 4711, Amount: "gpu:1", Grant: "k-1", Version: "v1"})
+			p := r.ask(t, wire.Request{Container: "c1\nx", PID: 4711, Amount: "gpu:1", Grant: "k-1", Note: "n",
+				Version: "v1"})
 			if p.OK != tc.ok || p.Retry != tc.retry || !strings.Contains(p.Message, tc.message) {
 				t.Errorf("answer %+v, want ok %t, retry %t, message with %q", p, tc.ok, tc.retry, tc.message)
 			}
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if want := (sharing.HookCall{ContainerID: "c1\nx", PID: 4711, Amount: "gpu:1", Grant: "k-1"}); got != want {
+			if want := (sharing.HookCall{ContainerID: "c1\nx", PID: 4711, Amount: "gpu:1", Grant: "k-1",
+				Note: "n"}); got != want {
 				t.Errorf("call %+v, want %+v", got, want)
 			}
 			if log := r.log.String(); !strings.Contains(log, tc.log) || !strings.Contains(log, `container="c1\nx"`) ||

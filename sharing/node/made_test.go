@@ -52,3 +52,33 @@ func TestMadeWithoutTheGrant(t *testing.T) {
 		}
 	}
 }
+
+// CRI-O runs the hook of a container before it reports the creation through NRI. The note that the hook brings reports
+// it, if it is that of the container's grant. Another note means that the container was made without the grant.
+func TestNoteOfTheHook(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	ask := b.app("p", "gpu-memory-gib:10")
+	unreported := func(ask sharing.ContainerRequest) (*container, sharing.HookCall, string) {
+		c := b.inject(ask)
+		note := c.in.Annotation
+		c.in.Annotation = "" // so that calls does not report it
+		return c, c.make().calls()[0], note
+	}
+	c, call, note := unreported(ask)
+	refused(t, b.ActivateContainer(t.Context(), call), sharing.ErrUnavailable, "not yet said")
+	call.Note = note
+	if err := b.ActivateContainer(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	b.active(ask, c)
+	b.ContainerMade(c.id, "") // CRI-O's report comes later, and without the annotation
+	b.active(ask, c)
+
+	_, forged, _ := unreported(b.app("q", "gpu-percent:10"))
+	forged.Note = note
+	refused(t, b.ActivateContainer(t.Context(), forged), sharing.ErrNotFound, "made without its grant")
+	forged.Note = ""
+	refused(t, b.ActivateContainer(t.Context(), forged), sharing.ErrNotFound, "made without its grant")
+	b.check()
+}

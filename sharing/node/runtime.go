@@ -138,3 +138,12 @@ func (r *Runtime) Run(ctx context.Context) error {
 
 // Changed returns a channel that is closed at the next change of the node's state.
 func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
+
+// ActivateContainer is that of lifecycle.Activator. The note of a call reports the container's creation first, as
+// ContainerMade does: CRI-O runs the hook before it reports the creation through NRI.
+func (r *Runtime) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
+	if call.Note != "" {
+		r.ContainerMade(call.ContainerID, call.Note)
+	}
+	return r.Grants.ActivateContainer(ctx, call)
+}

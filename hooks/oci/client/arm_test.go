@@ -20,7 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/hooks/oci/wire"
 )
 
-const creating = `{"id":"c1","status":"creating","pid":4711}`
+const creating = `{"id":"c1","status":"creating","pid":4711,"annotations":{"kerf.dev/grant":"n"}}`
 
 // agent is a fake agent that answers the i-th connection with the i-th answer, and goes on with the last.
 type agent struct {
@@ -143,7 +143,7 @@ func TestActivate(t *testing.T) {
 			}
 			for _, q := range a.asked {
 				if want := (wire.Request{Container: "c1", PID: 4711, Amount: "gpu:1", Grant: "k-1",
-					Version: "v1"}); q != want {
+					Note: "n", Version: "v1"}); q != want {
 					t.Errorf("asked %+v, want %+v", q, want)
 				}
 			}

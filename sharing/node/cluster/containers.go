@@ -105,13 +105,9 @@ func (c *Containers) ServeHook(ctx context.Context) error {
 		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
-// ActivateContainer implements oci.Activator. CRI-O runs the hook before NRI reports that the container was created.
-// The annotation in the OCI state reports it earlier. NRI reports the starts of pods' containers. One that is no pod's
-// is checked again from here.
+// ActivateContainer implements oci.Activator. NRI reports the starts of pods' containers. One that is no pod's is
+// checked again from here.
 func (c *Containers) ActivateContainer(ctx context.Context, call sharing.HookCall) error {
-	if call.Note != "" {
-		c.Runtime.ContainerMade(call.ContainerID, call.Note)
-	}
 	err := c.Runtime.ActivateContainer(ctx, call)
 	if err == nil && call.Grant != "" {
 		c.Starts.Again(call.ContainerID)
