@@ -63,8 +63,8 @@ type Hardware struct {
 }
 
 // NoShares says why a GPU with SystemMemory gives no share, and what to do.
-const NoShares = "NVML reports no memory of this GPU, because it uses the system's memory, so that no share of it " +
-	"can be counted or capped; request a whole GPU"
+const NoShares = "this GPU uses system memory, and NVML does not report how much, so that no share can be capped; " +
+	"request a whole GPU"
 
 // GPU is one physical device as inventory found it.
 type GPU struct {

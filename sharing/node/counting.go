@@ -62,7 +62,7 @@ func (n countedNode) attachments(grants []ledger.Grant, owners []lists.Grant) []
 		if g.Active == nil || !n.r.Libkerf.Whole(string(g.ID)) {
 			continue
 		}
-		class := int(n.r.priorityOf(g))
+		class := int(n.r.settings.PriorityOf(g))
 		i, shared := of[g.Root()]
 		if !shared {
 			i = len(all)

@@ -53,8 +53,8 @@ func TestMadeWithoutTheGrant(t *testing.T) {
 	}
 }
 
-// CRI-O runs the hook of a container before it reports the creation through NRI. The note that the hook brings reports
-// it, if it is that of the container's grant. Another note means that the container was made without the grant.
+// CRI-O runs the hook of a container before it reports the creation through NRI. The hook's note reports it earlier. If
+// it is the note of another grant, the container was created without its grant.
 func TestNoteOfTheHook(t *testing.T) {
 	b := newPodBench(t)
 	b.still()

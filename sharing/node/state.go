@@ -130,15 +130,10 @@ func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample,
 		f.Refused = r.Libkerf.Refused(string(id))
 	}
 	if way.Counts {
-		f.Time = status.TimeFacts{Rule: r.settings.Pool().ComputePolicy.String(), Priority: r.priorityOf(g)}
+		f.Time = status.TimeFacts{Rule: r.settings.Pool().ComputePolicy.String(), Priority: r.settings.PriorityOf(g)}
 		f.Time.Times, f.Time.Unlimited = r.Libkerf.TimeOf(string(id), g.Placement) // of all that share its cap
 	}
 	return status.GrantOf(g, f, p)
-}
-
-// priorityOf is the class of a grant: its profile's, else its pod's.
-func (r *Runtime) priorityOf(g ledger.Grant) int32 {
-	return r.settings.Config().PriorityOf(g.Request.Profile, g.Priority)
 }
 
 // beyond are warnings of a grant that holds more than its cap.

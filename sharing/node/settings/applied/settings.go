@@ -241,6 +241,11 @@ func (s *Settings) Config() config.Config {
 	return s.config
 }
 
+// PriorityOf is the class of a grant: its profile's, else its pod's.
+func (s *Settings) PriorityOf(g ledger.Grant) int32 {
+	return s.Config().PriorityOf(g.Request.Profile, g.Priority)
+}
+
 // Pool is the node's pool in the applied configuration.
 func (s *Settings) Pool() config.Pool {
 	s.mu.Lock()
