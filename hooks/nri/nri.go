@@ -220,8 +220,8 @@ const runtimeContainerd = "containerd"
 
 // blind is a warning, with the remedy, if a runtime with that version of NRI does not report the hook devices of
 // containers. It is empty if the runtime does, and for a version that cannot be read: such a container then does not
-// start anyway. The Container message has CDI devices since NRI 0.10. Before that, containerd and CRI-O 1.34 report their
-// hooks. Other runtimes are untested.
+// start anyway. The Container message has CDI devices since NRI 0.10. Before that, containerd and CRI-O 1.34 report
+// their hooks. Other runtimes are untested.
 func blind(runtime, nri string) string {
 	var major, minor int
 	n, err := fmt.Sscanf(nri, "v%d.%d", &major, &minor)

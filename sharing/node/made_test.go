@@ -32,7 +32,7 @@ func TestMadeWithoutTheGrant(t *testing.T) {
 				ask := b.app("p", "gpu-memory-gib:10")
 				c := b.inject(ask)
 				note := c.in.Annotation
-				c.in.Annotation = "" // so that make does not say that it has it
+				c.in.Annotation = "" // So make does not report it.
 				c.make()
 				if restarted {
 					b.still()
@@ -42,7 +42,7 @@ func TestMadeWithoutTheGrant(t *testing.T) {
 				tell(b, c)
 				refused(t, b.ActivateContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
 				b.active(ask, nil)
-				b.ContainerMade(c.id, note) // too late: it is what it is
+				b.ContainerMade(c.id, note) // This is too late.
 				refused(t, b.ActivateContainer(t.Context(), call), sharing.ErrNotFound, "made without its grant")
 				c.remove()
 				next := b.run(ask)
@@ -62,7 +62,7 @@ func TestNoteOfTheHook(t *testing.T) {
 	unreported := func(ask sharing.ContainerRequest) (*container, sharing.HookCall, string) {
 		c := b.inject(ask)
 		note := c.in.Annotation
-		c.in.Annotation = "" // so that calls does not report it
+		c.in.Annotation = "" // So calls does not report it.
 		return c, c.make().calls()[0], note
 	}
 	c, call, note := unreported(ask)
@@ -72,7 +72,7 @@ func TestNoteOfTheHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.active(ask, c)
-	b.ContainerMade(c.id, "") // CRI-O's report comes later, and without the annotation
+	b.ContainerMade(c.id, "") // The report of CRI-O comes later and has no annotation.
 	b.active(ask, c)
 
 	_, forged, _ := unreported(b.app("q", "gpu-percent:10"))

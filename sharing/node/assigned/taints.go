@@ -62,8 +62,8 @@ func (t *taints) has(gpu sharing.GPUID, now time.Time) bool {
 	return now.Before(t.gpus[gpu].until)
 }
 
-// expire reports whether a taint has ended that it has not reported yet, and the time until the next one ends. That is 0
-// without a taint.
+// expire reports whether a taint has ended that it has not reported yet, and the time until the next one ends. That is
+// 0 without a taint.
 func (t *taints) expire(now time.Time) (ended bool, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
