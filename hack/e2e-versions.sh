@@ -6,10 +6,12 @@
 # test/e2e/versions.txt, from which the docs have their table:
 #
 #   hack/e2e-versions.sh [VERSION...]
+#   hack/e2e-versions.sh --check
 #
+# With --check it runs nothing. The exit status is 1 if a version lacks a row of a run that passed: a release needs all.
 # VERSION is one of Kubernetes, as 1.32.9, of containerd, as containerd-1.7.35, or crio for the version of CRI-O that is
-# built. Each runs with the default version of the others. Without arguments, it runs all. Each version is built once, from pinned modules, which takes some ten minutes. A
-# version that fails does not end the run; the exit status is 1 then.
+# built. Each runs with the default version of the others. Without arguments, it runs all. Each version is built once, from
+# pinned modules, which takes some ten minutes. A version that fails does not end the run; the exit status is 1 then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +30,11 @@ tools=${KERF_E2E_TOOLS:-$PWD/.cache/e2e}
 commit=$(git rev-parse --short=8 HEAD)
 [ -z "$(git status --porcelain -- . ":!$results" ':!docs/reference/versions.md')" ] || commit+=-changed
 
+check=no
+if [ "${1:-}" = --check ]; then
+	check=yes
+	shift
+fi
 if [ $# = 0 ]; then
 	mapfile -t versions < <(basename -s .mod test/e2e/node/kubernetes/versions/*.mod | sort -V)
 	mapfile -t runtimes < <(basename -s .mod test/e2e/node/containerd/versions/*.mod | sort -V)
@@ -40,6 +47,15 @@ for version; do
 	containerd-*) kubernetes=$default containerd=${version#containerd-} ;;
 	crio) kubernetes=$default name=crio ;;
 	esac
+	row="$kubernetes containerd-$containerd"
+	[ "$name" != crio ] || row="$kubernetes crio-$crio"
+	if [ "$check" = yes ]; then
+		grep -q "^$row passed " "$results" || {
+			echo "e2e-versions: $results has no run of $row that passed: run hack/e2e-versions.sh $version" >&2
+			failed=1
+		}
+		continue
+	fi
 	dir=$PWD/.cache/e2e-$version
 	run=$tests
 	[ "$(printf '%s\n' 1.36 "$kubernetes" | sort -V | head -n 1)" != 1.36 ] || run="${tests%)$}|$claims)$"
@@ -51,8 +67,6 @@ for version; do
 		echo "e2e-versions: $version: no test ran, so $results stays as it is" >&2
 		continue
 	fi
-	row="$kubernetes containerd-$containerd"
-	[ "$name" != crio ] || row="$kubernetes crio-$crio"
 	passed=$(grep -c '^--- PASS: ' "$dir/tests.txt" || true)
 	skipped=$(sed -n 's/^--- SKIP: \([^ ]*\) .*/\1/p' "$dir/tests.txt" | sort | paste -sd,)
 	{ grep -sv "^$row " "$results" || true; echo "$row $result $(date -u +%F) $commit $passed ${skipped:--}"; } | sort -V >"$results.new"
