@@ -181,18 +181,20 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	hack/e2e.sh -run '^TestKueue(Claims)?$$' -kueue=true
 
 .PHONY: e2e-neighbors
-e2e-neighbors: build kerf-scheduler $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay, Karpenter and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds the last four)
+e2e-neighbors: build kerf-scheduler $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay, Karpenter, Volcano and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds the last five)
 	hack/neighbors.sh
 	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
 		-neighbors '$(CURDIR)/.cache/neighbors'
 	@cd test/e2e/node/jobset && go mod tidy -diff
 	@cd test/e2e/node/kuberay && go mod tidy -diff
 	@cd test/e2e/node/karpenter && go mod tidy -diff
+	@cd test/e2e/node/volcano && go mod tidy -diff
 	hack/e2e.sh -run '^TestNeighbor' -neighbors=true
 
 .PHONY: e2e-presets
-e2e-presets: build kerf-scheduler ## Install with each preset but openshift on a simulated node of its system, as e2e does with three; needs root
-	hack/e2e.sh -run '^TestPresets$$' -presets=kubeadm,k3s,rke2,microk8s,k0s,talos,cos,flatcar,eks-al2023,bottlerocket
+e2e-presets: build kerf-scheduler ## Install with each preset on a simulated node of its system, as e2e does with three; needs root
+	@cd test/e2e/node/openshift && go mod tidy -diff
+	hack/e2e.sh -run '^TestPresets$$' -presets=kubeadm,k3s,rke2,microk8s,k0s,talos,cos,flatcar,eks-al2023,bottlerocket,openshift
 
 .PHONY: e2e-release
 e2e-release: build kerf-scheduler ## Make the files of a release, and install them on a node as e2e's without a registry; needs root

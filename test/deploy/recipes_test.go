@@ -135,6 +135,9 @@ func whatRan(t *testing.T, file string) (said, page string) {
 		return fmt.Sprintf("Run with the operator of KubeRay %s on Kubernetes %s with simulated GPUs: "+
 			"make e2e-neighbors.",
 			pinned(t, "kuberay/go.mod", `ray-operator v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "ray"
+	case file == "volcano.yaml":
+		return fmt.Sprintf("Run with Volcano %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
+			pinned(t, "volcano/go.mod", `volcano v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "volcano"
 	}
 	return "Rendered and validated only: the other side was not run with it.", "other-tools"
 }

@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -57,30 +54,14 @@ func (e *testCase) withKarpenter() {
 		e.Fatal(r)
 	}
 	e.Cleanup(func() { e.kubectl(string(kinds), "delete", "--ignore-not-found", "--timeout=60s", "-f", "-") })
-	out, err := os.Create(filepath.Join(e.TempDir(), "karpenter.log"))
-	if err != nil {
-		e.Fatal(err)
-	}
-	defer out.Close()
-	cmd := exec.Command(program, "--instance-types-file-path", instanceTypes, "--disable-leader-election=true",
+	e.runsController(program, "--instance-types-file-path", instanceTypes, "--disable-leader-election=true",
 		"--metrics-port=0", "--health-probe-port=0", "--batch-idle-duration=1s", "--feature-gates=NodeOverlay=true")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.node.env["KUBECONFIG"], "SYSTEM_NAMESPACE=kube-system")
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		e.Fatal(err)
-	}
 	e.Cleanup(func() {
 		for _, kind := range []string{"nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh",
 			"kwoknodeclasses.karpenter.kwok.sh"} {
 			if r := e.kubectl("", "delete", kind, "--all", "--timeout=60s"); r.err != nil {
 				e.Error(r)
 			}
-		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if text, err := os.ReadFile(out.Name()); e.Failed() && err == nil {
-			e.Logf("Karpenter's log:\n%s", tail(string(text), 40))
 		}
 	})
 	if err := e.apply(nodeClass); err != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,7 +23,7 @@ import (
 )
 
 // runNeighbors has the tests of other projects' controllers run.
-var runNeighbors = flag.Bool("neighbors", false, "run the tests of JobSet, KubeRay and Karpenter, and build these")
+var runNeighbors = flag.Bool("neighbors", false, "run the tests of programs of other projects, and build these")
 
 var isDeployment = regexp.MustCompile(`(?m)^kind: Deployment$`)
 
@@ -38,6 +39,31 @@ func (e *testCase) buildOperator(name string) string {
 		e.Fatalf("node.sh operator %s: %v", name, err)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// runsController runs a controller of another project as a program of this machine until the test ends.
+func (e *testCase) runsController(program string, args ...string) {
+	e.Helper()
+	name := filepath.Base(program)
+	out, err := os.Create(filepath.Join(e.TempDir(), name+".log"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.node.env["KUBECONFIG"], "SYSTEM_NAMESPACE=kube-system")
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if text, err := os.ReadFile(out.Name()); e.Failed() && err == nil {
+			e.Logf("the log of %s:\n%s", name, tail(string(text), 40))
+		}
+	})
 }
 
 // operator builds a controller of another project, and loads an image of it into the node. It returns what its project

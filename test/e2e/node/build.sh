@@ -159,32 +159,42 @@ build_helm() {
 }
 
 # build_operator NAME: a controller of another project, which only the test of its page requests. Next to the program is
-# what its project has people apply, out of the same module.
+# what its project has people apply, out of the same module. Of a controller that runs as a program of this machine, these are
+# the kinds only. openshift has kinds and no program.
 build_operator() {
-	local name=$1 module package= flags="-s -w" dir crd
+	local name=$1 module package='' flags="-s -w" kinds=()
 	case $name in
 	kueue) module=sigs.k8s.io/kueue package=/cmd/kueue flags+=" -X sigs.k8s.io/kueue/pkg/version.GitVersion=v$KUEUE_VERSION" ;;
 	jobset) module=sigs.k8s.io/jobset ;;
 	kuberay) module=github.com/ray-project/kuberay/ray-operator ;;
-	karpenter) module=sigs.k8s.io/karpenter package=/kwok ;;
-	*) die "operator $name: write kueue, jobset, kuberay or karpenter" ;;
+	karpenter) module=sigs.k8s.io/karpenter package=/kwok kinds=(pkg/apis/crds kwok/apis/crds) ;;
+	volcano) module=volcano.sh/volcano package=/cmd/scheduler kinds=(config/crd/volcano/bases config/crd/jobflow/bases) ;;
+	openshift) module=github.com/openshift/api kinds=(payload-manifests/crds/0000_03_config-operator_01_securitycontextconstraints.crd.yaml) ;;
+	*) die "operator $name: write kueue, jobset, kuberay, karpenter, volcano or openshift" ;;
 	esac
 	need go golang
 	mkdir -p "$BIN"
 	exec 8>"$E2E_TOOLS/.build-lock"
 	flock 8
-	go_build "$name" "$HERE/$name" "$module$package" 0 "" "$flags"
-	if [ ! "$BIN/$name.yaml" -nt "$BIN/$name.key" ]; then
-		dir=$(cd "$HERE/$name" && GOFLAGS='' GOWORK=off go mod download && go list -m -f '{{.Dir}}' "$module")
-		if [ "$name" = karpenter ]; then # it runs as a program, and needs its kinds only
-			for crd in "$dir"/pkg/apis/crds/*.yaml "$dir"/kwok/apis/crds/*.yaml; do printf '%s\n' --- && cat "$crd"; done
-		else
-			"$BIN/kubectl" kustomize "$dir/config/default"
-		fi >"$BIN/$name.yaml.new"
-		mv "$BIN/$name.yaml.new" "$BIN/$name.yaml"
-	fi
+	[ "$name" = openshift ] || go_build "$name" "$HERE/$name" "$module$package" 0 "" "$flags"
+	[ "$name" != volcano ] || go_build volcano-controllers "$HERE/volcano" $module/cmd/controller-manager 0 "" "$flags"
+	[ "$BIN/$name.yaml" -nt "$BIN/$name.key" ] || operator_manifest "$name" "$module" "${kinds[@]}"
 	exec 8>&-
 	echo "$BIN/$name"
+}
+
+# operator_manifest NAME MODULE [KINDS...]: what people apply, or the kinds that these folders and files of the module have.
+operator_manifest() {
+	local name=$1 module=$2 dir crd
+	shift 2
+	dir=$(cd "$HERE/$name" && GOFLAGS='' GOWORK=off go mod download && go list -m -f '{{.Dir}}' "$module")
+	[ "$name" != volcano ] || install -m 0644 "$dir/installer/helm/chart/volcano/config/volcano-scheduler.conf" "$BIN/volcano.conf"
+	if [ $# = 0 ]; then
+		"$BIN/kubectl" kustomize "$dir/config/default"
+	else
+		(cd "$dir" && find "$@" -name '*.yaml' | sort) | while read -r crd; do printf '%s\n' --- && cat "$dir/$crd"; done
+	fi >"$BIN/$name.yaml.new"
+	mv "$BIN/$name.yaml.new" "$BIN/$name.yaml"
 }
 
 build() {

@@ -20,7 +20,7 @@
 #   node.sh images             load the images whose contents have changed
 #   node.sh env                print where things are, as shell assignments
 #   node.sh helm               build helm, which nothing of the node needs, and print where it is
-#   node.sh operator NAME      the same for kueue, jobset, kuberay or karpenter; its manifest is next to it
+#   node.sh operator NAME      the same for kueue, jobset, kuberay, karpenter, volcano or openshift; its manifest is next to it
 #
 # Settings, by environment:
 #   KERF_E2E_DIR      where everything is kept (default: .cache/e2e of the source tree)
