@@ -25,8 +25,7 @@ import (
 // names of the device files that a privileged pod gets.
 var postRender = flag.String("post-render", "", "act as a post-renderer of Helm")
 
-// presets are those that TestPresets installs with. "make e2e-presets" installs with all but openshift. That one needs
-// the security objects of OpenShift's API server.
+// presets are those that TestPresets installs with. "make e2e-presets" installs with all.
 var presets = flag.String("presets", "kubeadm,k3s,cos", "presets that TestPresets installs with")
 
 // renderForSimulator changes what the chart renders: the agent gets the folder of the simulated driver, and privileged
@@ -100,6 +99,9 @@ func TestPresets(t *testing.T) {
 		up := <-coming
 		t.Run(name, func(t *testing.T) {
 			s := e.joined(t, name, up)
+			if name == "openshift" {
+				s.withConstraints()
+			}
 			s.install()
 			s.serves()
 			s.remove()
@@ -198,11 +200,16 @@ func (s *system) file() string {
 	return filepath.Join(s.node.env["REPO"], "deploy/chart/presets", s.name+".yaml")
 }
 
-// types types commands of the administrator, as in one shell in the folder of the sources.
+// try types commands of the administrator, as in one shell in the folder of the sources.
+func (s *system) try(text string) result {
+	p := page{e: s.testCase, dir: s.node.env["REPO"], here: strings.NewReplacer()}
+	return p.types(documents.Command{Text: text})
+}
+
+// types types commands that must succeed.
 func (s *system) types(text string) string {
 	s.Helper()
-	p := page{e: s.testCase, dir: s.node.env["REPO"], here: strings.NewReplacer()}
-	r := p.types(documents.Command{Text: text})
+	r := s.try(text)
 	if r.err != nil {
 		s.Fatalf("%s: %v", text, r)
 	}
@@ -247,8 +254,14 @@ func (s *system) install() {
 		s.Fatal(err)
 	}
 	s.waitForAgent()
-	if out := s.types("kubectl kerf doctor"); !strings.Contains(out, name+" serves pods") {
-		s.Errorf("kubectl kerf doctor prints %q", out)
+	eventually(s.testCase, "a node that serves pods", func() error { // the agent reports it a moment later
+		if r := s.try("kubectl kerf doctor"); r.err != nil || !strings.Contains(r.out, name+" serves pods") {
+			return fmt.Errorf("kubectl kerf doctor: %v", r)
+		}
+		return nil
+	})
+	if s.name == "openshift" {
+		s.admitted()
 	}
 }
 
@@ -275,6 +288,9 @@ func (s *system) remove() {
 	s.helm("upgrade kerf deploy/chart --reset-then-reuse-values --set uninstall.enabled=true " +
 		"--set uninstall.deleteAuditLog=true")
 	s.types("kubectl -n kerf-system rollout status daemonset/kerf-remove --timeout 2m")
+	if s.name == "openshift" {
+		s.admitted()
+	}
 	s.types("helm uninstall kerf --namespace kerf-system && kubectl delete crd gpunodes.kerf.dev && " +
 		"kubectl delete namespace kerf-system")
 	paths := s.values.PoolDefaults.Paths
