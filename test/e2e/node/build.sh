@@ -76,8 +76,9 @@ wrap_debs() {
 	# shellcheck disable=SC2016 # the command expands it
 	printf '#!/bin/sh\nfor a; do\n[ "$b" != --bundle ] || sed -i %q "$a/config.json"\nb=$a\ndone\nLD_LIBRARY_PATH=%q exec %q "$@"\n' \
 		's/"ociVersion":"[0-9.]*"/"ociVersion":"1.0.2"/' "$libs" "$DEB/usr/bin/crun" | wrapper crun
-	# What runc's build asks pkg-config for is one library.
-	printf '#!/bin/sh\ncase "$*" in\n*--cflags*) echo -I%q ;;\n*) echo -L%q -lseccomp ;;\nesac\n' "$DEB/usr/include" "$libs" | wrapper pkg-config
+	# What runc's build asks pkg-config for is one library. Go's cache does not know what pkg-config printed, so that a folder
+	# in it would also be used after its end, by another tree. build_runc names the folder.
+	printf '#!/bin/sh\ncase "$*" in\n*--cflags*) ;;\n*) echo -lseccomp ;;\nesac\n' | wrapper pkg-config
 }
 
 # wrapper NAME: a command of standard input, in one step: a node that runs may be about to start it.
@@ -127,7 +128,7 @@ build_containerd() {
 
 # build_runc: its C part enters namespaces; libseccomp comes from the unpacked package, all linked statically.
 build_runc() {
-	CGO_CFLAGS=-O2 CGO_LDFLAGS='' PKG_CONFIG=$DEB/wrapped/pkg-config \
+	CGO_CFLAGS="-O2 -I$DEB/usr/include" CGO_LDFLAGS="-L$DEB/usr/lib/x86_64-linux-gnu" PKG_CONFIG=$DEB/wrapped/pkg-config \
 		go_build runc "$HERE/runc" github.com/opencontainers/runc 1 "seccomp urfave_cli_no_docs netgo osusergo" \
 		"-s -w -X main.version=$RUNC_VERSION -extldflags -static"
 }
