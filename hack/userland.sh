@@ -29,7 +29,7 @@ parts=(
 # Unpacked with everything that the system lacks of what they depend on.
 programs=(
 	hwloc-nox libhwloc-contrib-plugins hashcat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-bad boinc-client
-	gpustat
+	gpustat python3-numba
 )
 
 die() {

@@ -88,6 +88,8 @@ func (u *userland) programs() []guest {
 		{name: "PyCUDA example dump_properties", packages: []string{"python3-pycuda", "python-pycuda-doc"},
 			want: want(`Device #0: Tesla T4`), sees: want(`Total Memory: 2097152 KB`),
 			argv: python(in("usr/share/doc/python-pycuda-doc/examples/dump_properties.py"))},
+		{name: "Numba", packages: []string{"python3-numba", "python3-numpy"}, own: true,
+			argv: python("userland/with_numba.py")},
 		{name: "NVRTC", own: true,
 			packages: append([]string{"libnvrtc11.2", "libnvrtc-builtins11.8"}, runtimePackages...),
 			argv:     []string{filepath.Join(u.built, "nvrtc")}},
