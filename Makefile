@@ -68,6 +68,8 @@ MIG_PARTED := $(CURDIR)/.cache/bin/nvidia-mig-parted
 DEVICE_PLUGIN := $(CURDIR)/.cache/bin/nvidia-device-plugin
 # NVIDIA's DRA driver, in the version of tools/dradriver/go.mod.
 DRA_DRIVER := $(CURDIR)/.cache/bin/gpu-kubelet-plugin
+# Nomad, in the version of tools/nomad/go.mod. Version 1.7 and newer have no open-source license.
+NOMAD := $(CURDIR)/.cache/bin/nomad
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -490,6 +492,13 @@ $(DRA_DRIVER): tools/dradriver/go.mod tools/dradriver/go.sum
 	@mkdir -p $(@D)
 	cd tools/dradriver && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $@ \
 		sigs.k8s.io/dra-driver-nvidia-gpu/cmd/gpu-kubelet-plugin
+	@touch $@
+
+# Nomad's executor needs cgo.
+$(NOMAD): tools/nomad/go.mod tools/nomad/go.sum
+	@echo "building Nomad for the tests, once; this takes many minutes"
+	@mkdir -p $(@D)
+	cd tools/nomad && CGO_ENABLED=1 go build -buildvcs=false -trimpath -ldflags '-s -w' -o $@ github.com/hashicorp/nomad
 	@touch $@
 
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum
