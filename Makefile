@@ -190,10 +190,10 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	hack/e2e.sh -run '^TestKueue(Claims)?$$' -kueue=true
 
 .PHONY: e2e-neighbors
-e2e-neighbors: build kerf-scheduler $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay, Karpenter and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds the last four)
+e2e-neighbors: build kerf-scheduler kerf-nomad $(NOMAD) $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, Nomad, JobSet, KubeRay, Karpenter and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds the last five)
 	hack/neighbors.sh
 	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
-		-neighbors '$(CURDIR)/.cache/neighbors'
+		-neighbors '$(CURDIR)/.cache/neighbors' -nomad '$(NOMAD)'
 	@cd test/e2e/node/jobset && go mod tidy -diff
 	@cd test/e2e/node/kuberay && go mod tidy -diff
 	@cd test/e2e/node/karpenter && go mod tidy -diff
