@@ -154,6 +154,25 @@ func TestPlugin(t *testing.T) {
 	wantHealth(t, next(t, changes), "")
 }
 
+// TestNoAgentYet: until an agent has reported GPUs, the plugin knows no devices, and says so at once.
+func TestNoAgentYet(t *testing.T) {
+	p, dir := served(t), folder(t)
+	if err := configure(t, p, dir, "100ms"); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := p.Fingerprint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := next(t, changes); r.Error != nil || len(r.Devices) != 0 {
+		t.Errorf("%+v", r)
+	}
+	agent := &fakenode.Server{}
+	agent.Show(node("healthy"))
+	agent.Start(t, dir)
+	wantHealth(t, next(t, changes), "")
+}
+
 // TestReserveRejects: the reason reaches Nomad without the text of the sentinel error.
 func TestReserveRejects(t *testing.T) {
 	_, err := served(t).Reserve([]string{"GPU-a:0"})
