@@ -24,7 +24,8 @@ GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
 RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid='
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
-# kerf-scheduler is a separate module, since it is Kubernetes' code for the most part.
+# kerf-scheduler is a separate module, since it is Kubernetes' code for the most part. kerf-nomad is one, because it needs
+# packages of Nomad.
 # kubectl-kerf is for other systems; on Linux, kerf under that name has all commands.
 COMMANDS := $(filter-out kerf-hook kubectl-kerf,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
@@ -67,6 +68,8 @@ MIG_PARTED := $(CURDIR)/.cache/bin/nvidia-mig-parted
 DEVICE_PLUGIN := $(CURDIR)/.cache/bin/nvidia-device-plugin
 # NVIDIA's DRA driver, in the version of tools/dradriver/go.mod.
 DRA_DRIVER := $(CURDIR)/.cache/bin/gpu-kubelet-plugin
+# Nomad, in the version of tools/nomad/go.mod. Version 1.7 and newer have no open-source license.
+NOMAD := $(CURDIR)/.cache/bin/nomad
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -109,6 +112,10 @@ build-arm64: need cross ## Build all programs and libraries for linux/arm64 into
 kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minutes: it is kube-scheduler with a plugin)
 	cd scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(SCHEDULER_OUT)' .
 
+.PHONY: kerf-nomad
+kerf-nomad: need ## Build the device plugin for Nomad into bin/
+	cd nomad && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o '$(CURDIR)/bin/kerf-nomad' .
+
 .PHONY: release
 release: release-arguments release-agent release-scheduler release-arm64 release-cli ## Write images, chart, command lines, krew manifest, SBOM, provenance and checksums to RELEASE/VERSION (VERSION=v1.2.3 REGISTRY=registry.example/kerf)
 	@cd tools/release && CGO_ENABLED=0 go run . -root ../.. -programs '$(abspath $(RELEASE))' -out '$(abspath $(RELEASE))/$(VERSION)' \
@@ -145,6 +152,7 @@ test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, 
 	go test -timeout 15m ./test/machine ./... # the longest first: it mostly waits, and the others compile meanwhile
 	cd tools && go test ./...
 	cd scheduler && $(AS_SCHEDULER) go test ./...
+	cd nomad && $(AS_SCHEDULER) go test ./...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
 	cd tools/release && go test ./...
 
@@ -160,8 +168,9 @@ race: build ## The tests of each package under the race detector
 	go test -race -timeout 9m $$(go list ./... | grep -vE '$(NO_RACE)')
 
 .PHONY: race-scheduler
-race-scheduler: ## The scheduler plugin's tests under the race detector (the first time, its dependencies take minutes to compile)
+race-scheduler: ## Tests of the plugins for kube-scheduler and Nomad under the race detector (the first time, dependencies take minutes to compile)
 	cd scheduler && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./...
+	cd nomad && CGO_ENABLED=1 GOFLAGS=-trimpath go test -race -count=1 ./...
 
 .PHONY: sanitize
 sanitize: need ## Tests of libkerf's and the simulator's C code with ASan, UBSan and TSan, in two minutes
@@ -181,10 +190,10 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 	hack/e2e.sh -run '^TestKueue(Claims)?$$' -kueue=true
 
 .PHONY: e2e-neighbors
-e2e-neighbors: build kerf-scheduler $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, JobSet, KubeRay, Karpenter, Volcano and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds the last five)
+e2e-neighbors: build kerf-scheduler kerf-nomad $(NOMAD) $(TOOLKIT) $(DEVICE_PLUGIN) $(DRA_DRIVER) ## Type the commands of the pages for Podman, Slurm, Nomad, JobSet, KubeRay, Karpenter, Volcano and NVIDIA's plugins, with these tools and simulated GPUs; needs root (builds all but Podman and Slurm)
 	hack/neighbors.sh
 	go test -count=1 -v -timeout 30m -run '^TestNeighbor' ./test/machine -patience 5m \
-		-neighbors '$(CURDIR)/.cache/neighbors'
+		-neighbors '$(CURDIR)/.cache/neighbors' -nomad '$(NOMAD)'
 	@cd test/e2e/node/jobset && go mod tidy -diff
 	@cd test/e2e/node/kuberay && go mod tidy -diff
 	@cd test/e2e/node/karpenter && go mod tidy -diff
@@ -376,6 +385,7 @@ vet: need
 	@cd tools && go vet ./...
 	@cd test/e2e && go vet ./...
 	@cd scheduler && $(AS_SCHEDULER) go vet ./...
+	@cd nomad && $(AS_SCHEDULER) go vet ./...
 	@cd tools/chart && $(AS_SCHEDULER) go vet ./...
 	@cd tools/release && go vet ./...
 
@@ -386,6 +396,7 @@ lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
 	@cd tools && $(LINTER) run --config ../.golangci.yml ./...
 	@cd test/e2e && $(LINTER) run --config ../../.golangci.yml ./...
 	@cd scheduler && $(AS_SCHEDULER) $(LINTER) run --config ../.golangci.yml ./...
+	@cd nomad && $(AS_SCHEDULER) $(LINTER) run --config ../.golangci.yml ./...
 	@cd tools/chart && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
 	@cd tools/release && $(LINTER) run --config ../../.golangci.yml ./...
 
@@ -483,6 +494,13 @@ $(DRA_DRIVER): tools/dradriver/go.mod tools/dradriver/go.sum
 	@mkdir -p $(@D)
 	cd tools/dradriver && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $@ \
 		sigs.k8s.io/dra-driver-nvidia-gpu/cmd/gpu-kubelet-plugin
+	@touch $@
+
+# Nomad's executor needs cgo.
+$(NOMAD): tools/nomad/go.mod tools/nomad/go.sum
+	@echo "building Nomad for the tests, once; this takes many minutes"
+	@mkdir -p $(@D)
+	cd tools/nomad && CGO_ENABLED=1 go build -buildvcs=false -trimpath -ldflags '-s -w' -o $@ github.com/hashicorp/nomad
 	@touch $@
 
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum

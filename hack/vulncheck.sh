@@ -11,7 +11,7 @@ govulncheck=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bad=0
-for module in . scheduler tools/chart; do
+for module in . scheduler nomad tools/chart; do
 	cgo=0
 	if [ "$module" = . ]; then
 		cgo=1

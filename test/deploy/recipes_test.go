@@ -110,10 +110,16 @@ func TestRecipes(t *testing.T) {
 		if found == 0 && byLimits {
 			t.Errorf("%s requests no GPU", file)
 		}
-		said, page := whatRan(t, filepath.Base(file))
-		if strings.Count(string(text), "\n# "+said+" docs/use/"+page+".md has what it is for") != 1 {
-			t.Errorf("%s does not say what it was tried with: %q", file, said)
-		}
+		wantWhatRan(t, filepath.Base(file), string(text))
+	}
+}
+
+// wantWhatRan requires that a recipe says what it was run with.
+func wantWhatRan(t *testing.T, file, text string) {
+	t.Helper()
+	said, page := whatRan(t, file)
+	if strings.Count(text, "\n# "+said+" docs/use/"+page+".md has what it is for") != 1 {
+		t.Errorf("%s does not say what it was run with: %q", file, said)
 	}
 }
 
@@ -138,6 +144,9 @@ func whatRan(t *testing.T, file string) (said, page string) {
 	case file == "volcano.yaml":
 		return fmt.Sprintf("Run with Volcano %s on Kubernetes %s with simulated GPUs: make e2e-neighbors.",
 			pinned(t, "volcano/go.mod", `volcano v([0-9.]+)`), pinned(t, "build.sh", kubernetes)), "volcano"
+	case file == "nomad.hcl":
+		return fmt.Sprintf("Run with Nomad %s and simulated GPUs: make e2e-neighbors.",
+			pinned(t, "../../../tools/nomad/go.mod", `hashicorp/nomad v([0-9.]+) `)), "nomad"
 	}
 	return "Rendered and validated only: the other side was not run with it.", "other-tools"
 }
@@ -200,13 +209,18 @@ func TestRecipesOfCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wantWhatRan(t, "nomad.hcl", string(text))
+	set := strings.NewReplacer("${KERF_NOMAD_MEMORY}", "20GiB", "${KERF_NOMAD_GPU}",
+		"GPU-01234567-89ab-cdef-0123-456789abcdef", "${NOMAD_ALLOC_ID}", "0f9a2d6c-6a8e-5b1f-94a8-0b6f1d1c2e3f")
 	var args []string
-	if err := json.Unmarshal(regexp.MustCompile(`args\s*=\s*(\[.*\])`).FindSubmatch(text)[1], &args); err != nil {
+	if err := json.Unmarshal([]byte(set.Replace(string(regexp.MustCompile(`(?s)args\s*=\s*(\[.*?\])`).
+		FindSubmatch(text)[1]))), &args); err != nil {
 		t.Fatal(err)
 	}
 	flag := func(name string) string { return args[slices.Index(args, name)+1] }
-	if _, err := sharing.RequestFromFlags(sharing.Flags{Memory: flag("--memory"), Percent: flag("--percent"),
-		Level: flag("--min-enforcement")}); err != nil {
+	_, err = sharing.RequestFromFlags(sharing.Flags{Memory: flag("--memory"), UUIDs: []string{flag("--gpu-uuid")},
+		Level: flag("--min-enforcement")})
+	if err := errors.Join(err, sharing.ValidateName("--name", flag("--name"))); err != nil {
 		t.Error(err)
 	}
 	for _, script := range []string{"slurm-prolog.sh", "slurm-epilog.sh", "slurm-job.sh"} {
