@@ -21,7 +21,8 @@ echo 'root:x:0:0:root:/root:/bin/sh' >"$dir/etc/passwd"
 # add_libraries FILE...: what these programs and libraries load. The driver's libraries come from the CDI spec.
 add_libraries() {
 	local path
-	for path in $(ldd "$@" 2>/dev/null | grep -o '/[^ ]*\.so[^ ]*' | sort -u); do
+	# ldd names each of several files in a line of its own.
+	for path in $(ldd "$@" 2>/dev/null | sed -n 's|^[[:space:]][^/]*\(/[^ ]*\) (0x.*|\1|p' | sort -u); do
 		case $path in
 		*/libcuda.so* | */libnvidia-ml.so*) ;;
 		*/ld-linux*) cp -L "$path" "$dir/usr/lib64/" ;;
@@ -42,6 +43,8 @@ add() {
 
 add /bin/sh /usr/bin/timeout "$root/usr/bin/nvtop" "$root/usr/bin/lstopo-no-graphics" \
 	"$userland/built/sample-deviceQuery"
+# nvtop draws on a terminal.
+[ ! -e /lib/terminfo/x/xterm ] || install -D -m 0644 -t "$dir/usr/lib/terminfo/x" /lib/terminfo/x/xterm
 if [ -d "$root/$lib/hwloc" ]; then
 	cp -r "$root/$lib/hwloc" "$dir/$lib/"
 	add_libraries "$root/$lib"/hwloc/*.so
@@ -53,6 +56,11 @@ version=$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_inf
 cp -r "/usr/lib/$version" "$dir/usr/lib/"
 rm -rf "$dir/usr/lib/$version/test" "$dir/usr/lib/$version"/config-*
 cp -r "$root/usr/lib/python3/dist-packages" "$dir/usr/lib/python3/"
+# What gpustat imports is in the unpacked packages only if the system lacks it.
+for module in six.py psutil blessed wcwidth; do
+	[ -e "$dir/usr/lib/python3/dist-packages/$module" ] || [ ! -e "/usr/lib/python3/dist-packages/$module" ] ||
+		cp -r "/usr/lib/python3/dist-packages/$module" "$dir/usr/lib/python3/dist-packages/"
+done
 [ ! -e "$root/usr/bin/gpustat" ] || cp "$root/usr/bin/gpustat" "$dir/usr/bin/"
 [ ! -d "$root/usr/share/doc/python-pycuda-doc" ] ||
 	cp "$root/usr/share/doc/python-pycuda-doc/examples/dump_properties.py" "$dir/usr/bin/"
