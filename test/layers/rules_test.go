@@ -21,8 +21,8 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/process",
-	"internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/mounttable",
+	"internal/process", "internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
@@ -340,7 +340,7 @@ var adapters = []adapter{
 	{"github.com/containerd/platforms", "containerd has one adapter", []string{"internal/containerd/..."}},
 	{"github.com/opencontainers/image-spec", "the parts of an image are containerd's to keep",
 		[]string{"internal/containerd/..."}},
-	{"github.com/moby/sys/mountinfo", "one package reads the mount table", []string{"internal/cgroup"}},
+	{"github.com/moby/sys/mountinfo", "one package reads mount tables", []string{"internal/mounttable"}},
 	{"github.com/containerd/nri", "NRI is spoken by the hook that injects", []string{"hooks/nri/...", "test/*"}},
 	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the adapter to containerd",
 		[]string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "internal/cli/...", "test/*"}},
