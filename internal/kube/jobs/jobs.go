@@ -54,7 +54,8 @@ func (j Job) Remove(parent context.Context) error {
 	defer cancel()
 	err := j.API.Do(ctx, http.MethodDelete, j.path(), url.Values{"propagationPolicy": {"Background"}}, nil, nil)
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
-		return fmt.Errorf("remove job %s of namespace %s: %w; remove it with kubectl delete job", j.Name, j.Namespace, err)
+		return fmt.Errorf("remove job %s of namespace %s: %w; remove it with kubectl delete job", j.Name, j.Namespace,
+			err)
 	}
 	return nil
 }
@@ -75,7 +76,8 @@ func (j Job) Pod(ctx context.Context) (*corev1.Pod, error) {
 	return found, err //nolint:wrapcheck // it says what it did
 }
 
-// Failed says whether the Job has failed, and why. A quota or a policy can prevent its pod. A client can delete the Job.
+// Failed says whether the Job has failed, and why. A quota or a policy can prevent its pod. A client can delete the
+// Job.
 func (j Job) Failed(ctx context.Context) (reason string, failed bool, err error) {
 	var read batchv1.Job
 	err = j.API.Get(ctx, j.path(), nil, &read)
