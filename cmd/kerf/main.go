@@ -20,13 +20,13 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 )
 
-// version is set at link time.
-var version = "dev"
+// version and registry are set at link time. registry has the images of a release.
+var version, registry = "dev", ""
 
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
-		Version: version,
+		Version: version, Registry: registry,
 	}, cli.Root)
 	if stopped != 0 {
 		dieOf(stopped)

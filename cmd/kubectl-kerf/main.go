@@ -17,14 +17,14 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cli/kubectl"
 )
 
-// version is set at link time.
-var version = "dev"
+// version and registry are set at link time. registry has the images of a release.
+var version, registry = "dev", ""
 
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ,
 		Exec:    func(string, []string, []string) error { return errors.ErrUnsupported },
-		Version: version,
+		Version: version, Registry: registry,
 	}, kubectl.Root)
 	if stopped != 0 {
 		code = 128 + int(stopped)
