@@ -37,8 +37,9 @@ func presetOfNode(parent context.Context, a *command.App, name, output string) e
 	}
 	i := n.Status.NodeInfo
 	p := presetAnswer{Node: name}
-	p.Preset, p.Reason = preset.Of(preset.System{OSImage: i.OSImage, KubeletVersion: i.KubeletVersion,
-		ContainerRuntime: i.ContainerRuntimeVersion, Labels: n.Labels})
+	c := preset.Decide(preset.System{OSImage: i.OSImage, KubeletVersion: i.KubeletVersion,
+		ContainerRuntime: i.ContainerRuntimeVersion, Labels: n.Labels}, nil, nil)
+	p.Preset, p.Reason = c.Preset, c.Reason
 	p.File = "deploy/chart/presets/" + p.Preset + ".yaml"
 	text := fmt.Appendf(nil, "%s needs preset %s: %s\n  helm install -f %s\n", p.Node, p.Preset, p.Reason, p.File)
 	if output != "" {
