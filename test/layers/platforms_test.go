@@ -27,7 +27,7 @@ var platforms = []string{"darwin/amd64", "darwin/arm64", "windows/amd64", "windo
 // linuxOnly are packages that kubectl-kerf must not import.
 var linuxOnly = []string{"internal/cgroup", "internal/containerd", "internal/mountns", "internal/mounttable",
 	"internal/nvml", "internal/mps", "internal/libkerf", "internal/process", "internal/cli/run",
-	"internal/cli/doctor/machine"}
+	"internal/cli/doctor/machine", "sharing/doctor/nodefiles"}
 
 // TestPlatforms type-checks kubectl-kerf for each of its platforms. It compiles nothing, and it does not check the
 // functions of other modules.

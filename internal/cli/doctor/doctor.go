@@ -35,8 +35,15 @@ func ClusterCommands(a *command.App) []*cobra.Command {
 	c.Long = `Check a cluster: show which nodes serve pods, and what prevents the others. To
 check a machine, use kerf doctor on it. --bundle writes a support archive.
 
+With --node, it prints the preset of the chart for that node, with the values
+to set and the paths that the node lacks. It works before the installation. A
+Job on the node examines the node's files, read-only, and is deleted at the
+end. If the Job cannot run, the Node alone decides, and the output has the
+reason. You need the rights to get nodes and namespaces, to create, get and
+delete jobs, to list pods and events, and to get pods/log.
+
 Exit status: 1 if a node with the label kerf.dev/deploy-agent=true does not
-serve pods.`
+serve pods. With --node: 0 if the preset is certain or --no-job is set, else 1.`
 	return []*cobra.Command{c}
 }
 
@@ -50,7 +57,8 @@ func Commands(machine Machine) command.Family {
 }
 
 func doctorCommand(a *command.App, machine Machine) *cobra.Command {
-	var output, node, file string
+	var output, file string
+	var node nodeFlags
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine or cluster and suggest fixes",
@@ -60,8 +68,13 @@ without a driver. It creates and removes one cgroup, and changes nothing else.
 For a cluster (kubectl kerf doctor, with --context, or in a pod without
 /run/kerf), it shows which nodes serve pods, and what prevents the others. It
 also names nodes and namespaces with labels or taints of an earlier version.
-With --node, it prints the preset of the chart for that node. It reads the Node
-and starts no Job, so that it works before the cluster can pull Kerf's images.
+
+With --node, it prints the preset of the chart for that node, with the values
+to set and the paths that the node lacks. It works before the installation. A
+Job on the node examines the node's files, read-only, and is deleted at the
+end. If the Job cannot run, the Node alone decides, and the output has the
+reason. You need the rights to get nodes and namespaces, to create, get and
+delete jobs, to list pods and events, and to get pods/log.
 
 With --bundle, it writes a support archive: the result of the checks, config,
 state, GPUNodes, versions, and recent events and logs. The archive has no
@@ -69,7 +82,8 @@ Secret, environment, annotation or token. Read it before you send it.
 
 Exit status: 0 if a grant at level driver, exclusive or hardware is possible,
 else 1. For a cluster: 1 if a node with the label kerf.dev/deploy-agent=true
-does not serve pods.`,
+does not serve pods. With --node: 0 if the preset is certain or --no-job is
+set, else 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "" && output != "json" && output != "yaml" {
@@ -79,7 +93,7 @@ does not serve pods.`,
 			if err := checkCombination(c, ofCluster(c, a)); err != nil {
 				return command.Misused(err)
 			}
-			if node != "" {
+			if node.name != "" {
 				return presetOfNode(c.Context(), a, node, output)
 			}
 			return diagnose(c, a, machine, output, file)
@@ -87,7 +101,7 @@ does not serve pods.`,
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 	c.Flags().StringVar(&file, "bundle", "", "new file for a support archive (tar.gz) without secrets")
-	c.Flags().StringVar(&node, "node", "", "node of the cluster whose preset the command prints")
+	node.define(c)
 	command.Complete(c, "output", "json", "yaml")
 	return c
 }
@@ -95,10 +109,17 @@ does not serve pods.`,
 // checkCombination rejects flags that have no effect next to others or in a cluster.
 func checkCombination(c *cobra.Command, cluster bool) error {
 	var errs []error
-	for _, pair := range [][2]string{{"bundle", "node"}, {"runtime-socket", "node"}, {"output", "bundle"}} {
+	for _, pair := range [][2]string{{"bundle", "node"}, {"runtime-socket", "node"}, {"output", "bundle"},
+		{"image", "no-job"}, {"namespace", "no-job"}} {
 		if command.Changed(c, pair[0]) && command.Changed(c, pair[1]) {
 			errs = append(errs, sharing.Invalid("--"+pair[0], c.Flag(pair[0]).Value.String(), "leave out one of them",
 				"has no effect with --%s", pair[1]))
+		}
+	}
+	for _, name := range []string{"image", "namespace", "no-job"} {
+		if command.Changed(c, name) && !command.Changed(c, "node") {
+			errs = append(errs, sharing.Invalid("--"+name, c.Flag(name).Value.String(), "name a node with --node",
+				"has no effect without --node"))
 		}
 	}
 	if cluster && command.Changed(c, "runtime-socket") {
