@@ -20,8 +20,11 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 )
 
-// version and registry are set at link time. registry has the images of a release.
-var version, registry = "dev", ""
+// version is set at link time.
+var version = "dev"
+
+// registry has the images of a release.
+var registry string //nolint:gochecknoglobals // set at link time
 
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{

@@ -217,7 +217,7 @@ func TestNodeJobFails(t *testing.T) {
 		"no right":  {func(c *nodeCluster) { c.rejected = "you may not" }, "you may not", 1},
 		"not ready": {func(c *nodeCluster) { c.ready = "Unknown" }, "not ready: KubeletNotReady no network", 0},
 		"no image": {func(c *nodeCluster) { c.states = []string{pulls, noImage} },
-			"ImagePullBackOff: no such image", 2},
+			"ImagePullBackOff: no such image; name an image that the node can pull with --image", 2},
 		"pod rejected": {func(c *nodeCluster) { c.states, c.events = nil, rejected+","+rejected },
 			"violates PodSecurity", 2},
 		"job failed": {func(c *nodeCluster) { c.states, c.job = nil, failed }, "active longer than its deadline", 2},

@@ -4,6 +4,7 @@
 package preset_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -148,9 +149,7 @@ func has(text, part string) bool { return strings.Contains(text, part) && (part 
 func TestLacks(t *testing.T) {
 	files := func(change map[string]preset.Path) *preset.Files {
 		f := node([]string{k3sSocket, kubeletSocket}, debianLibrary, ownToolkit+"/config.toml")
-		for at, p := range change {
-			f.Paths[at] = p
-		}
+		maps.Copy(f.Paths, change)
 		return f
 	}
 	const missing = "missing"

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -149,7 +148,7 @@ func stopped(ctx context.Context, job jobs.Job, pod *corev1.Pod, waits string) e
 func unable(ctx context.Context, job jobs.Job) error {
 	reason, failed, err := job.Failed(ctx)
 	if errors.Is(err, sharing.ErrUnavailable) {
-		return nil //nolint:nilerr // the next attempt can succeed
+		return nil // the next attempt can succeed
 	}
 	if err != nil || failed {
 		return errors.Join(err, errors.New(reason))
@@ -172,11 +171,18 @@ func unable(ctx context.Context, job jobs.Job) error {
 // waiting says why the container does not run yet. stuck is true if it does not start without a change.
 func waiting(pod *corev1.Pod) (reason string, stuck bool) {
 	for _, s := range pod.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && w.Reason != "" {
-			return strings.TrimSuffix(w.Reason+": "+w.Message, ": "), slices.Contains([]string{"ErrImagePull",
-				"ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
-				"CreateContainerError", "RunContainerError"}, w.Reason)
+		w := s.State.Waiting
+		if w == nil || w.Reason == "" {
+			continue
 		}
+		reason = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		switch w.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName":
+			return reason + "; name an image that the node can pull with --image", true
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return reason, true
+		}
+		return reason, false
 	}
 	return "", false
 }

@@ -4,6 +4,7 @@
 package nodejob
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func TestSpec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != string(want) {
+	if !bytes.Equal(got, want) {
 		t.Errorf("the Job differs (-file +now); write the file with -update\n%s",
 			golden.Diff(string(want), string(got)))
 	}
