@@ -94,9 +94,12 @@ func namespace(ctx context.Context, api *access.Client) (string, error) {
 func wait(ctx context.Context, job jobs.Job) (*corev1.Pod, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	waits := ""
+	waits, known := "", (*corev1.Pod)(nil)
 	for {
 		pod, err := job.Pod(ctx)
+		if pod != nil {
+			known = pod
+		}
 		switch {
 		case ctx.Err() != nil: // below
 		case errors.Is(err, sharing.ErrUnavailable):
@@ -118,7 +121,7 @@ func wait(ctx context.Context, job jobs.Job) (*corev1.Pod, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, stopped(ctx, job, pod, waits)
+			return nil, stopped(ctx, job, known, waits)
 		case <-tick.C:
 		}
 	}
@@ -147,11 +150,13 @@ func stopped(ctx context.Context, job jobs.Job, pod *corev1.Pod, waits string) e
 // unable says why the Job has no pod: it failed, or the API server rejects its pod. Nil means that a pod can come.
 func unable(ctx context.Context, job jobs.Job) error {
 	reason, failed, err := job.Failed(ctx)
-	if errors.Is(err, sharing.ErrUnavailable) {
+	switch {
+	case errors.Is(err, sharing.ErrUnavailable):
 		return nil // the next attempt can succeed
-	}
-	if err != nil || failed {
-		return errors.Join(err, errors.New(reason))
+	case err != nil:
+		return err //nolint:wrapcheck // it says what it did
+	case failed:
+		return errors.New(reason)
 	}
 	all, err := survey.EventsOf(ctx, job.API, job.Namespace, "Job", job.Name)
 	if err != nil {
