@@ -265,6 +265,7 @@ func (s *system) install() {
 func (s *system) wantPreset(node, file string) {
 	s.Helper()
 	out := s.types("kubectl kerf doctor --node " + node + " --image kerf.test/agent:1")
+	s.types("kubectl wait --for=delete pod -A -l app.kubernetes.io/name=kerf-doctor --timeout=60s")
 	if !strings.HasPrefix(out, node+" needs preset "+s.name+": ") ||
 		!strings.HasSuffix(out, "; the node has the sockets of this preset\n  helm install -f "+file+"\n") {
 		s.Fatalf("kubectl kerf doctor prints %q, want preset %s", out, s.name)
