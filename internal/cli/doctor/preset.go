@@ -122,10 +122,7 @@ func filesOf(ctx context.Context, a *command.App, api *access.Client, node *core
 	}
 	found, err := nodejob.Run(ctx, api, nodejob.Options{Node: n.name, Image: cmp.Or(n.image, image), Paths: paths,
 		Namespace: cmp.Or(n.namespace, a.Overrides.Context.Namespace),
-		Started: func(namespace, name string) {
-			_, _ = fmt.Fprintf(a.ErrOut, "%s doctor: job %s of namespace %s examines node %s\n", a.Name(), name,
-				namespace, n.name)
-		}})
+		Say:       func(text string) { _, _ = fmt.Fprintf(a.ErrOut, "%s doctor: %s\n", a.Name(), text) }})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}

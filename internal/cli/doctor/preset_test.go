@@ -41,6 +41,8 @@ type nodeCluster struct {
 	states []string
 	// rejected is why the API server rejects the Job; empty if it takes it.
 	rejected string
+	// stays is true if the API server does not delete the Job.
+	stays bool
 	// job is the status of the Job, and events are the items of the list of events.
 	job, events string
 	log         string
@@ -70,6 +72,8 @@ func (c *nodeCluster) answer(w http.ResponseWriter, method, path, body string) b
 		_, _ = fmt.Fprintf(w, `{"message":%q}`, c.rejected)
 	case isJob && method == http.MethodPost:
 		_, _ = io.WriteString(w, body)
+	case isJob && method == http.MethodDelete && c.stays:
+		w.WriteHeader(http.StatusInternalServerError)
 	case isJob && method == http.MethodDelete:
 		_, _ = io.WriteString(w, `{}`)
 	case isJob:
@@ -257,6 +261,17 @@ func TestNodeJobWaitsForItsPod(t *testing.T) {
 	}
 	if out, errOut, code := c.Call("doctor", "--node", "gpu-1"); code != command.ExitOK ||
 		!strings.Contains(out, "preset k3s") {
+		t.Errorf("status %d: %s%s", code, out, errOut)
+	}
+}
+
+// A Job that cannot be deleted does not hide its result.
+func TestNodeJobStays(t *testing.T) {
+	c := startNode(t, "v1.37.1", filesOfK3s(t), done)
+	c.stays = true
+	out, errOut, code := c.Call("doctor", "--node", "gpu-1")
+	if code != command.ExitOK || !strings.Contains(out, "preset k3s") || strings.Contains(out, "not examined") ||
+		!strings.Contains(errOut, "remove it with kubectl delete job") {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
 }

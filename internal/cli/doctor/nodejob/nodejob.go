@@ -43,14 +43,15 @@ type Options struct {
 	Image string
 	// Paths are absolute paths of the node.
 	Paths []string
-	// Started is called with namespace and name of the Job after it was created.
-	Started func(namespace, name string)
+	// Say tells the user of the Job: that it was created, and that it could not be removed.
+	Say func(string)
 }
 
 // Run runs the Job, returns what it found, and removes it. The error says why the files were not examined: the Job was
 // not created, it cannot run, or ctx or Window ended. The Job is removed after errors, too.
-func Run(ctx context.Context, api *access.Client, o Options) (_ preset.Files, err error) {
+func Run(ctx context.Context, api *access.Client, o Options) (preset.Files, error) {
 	if o.Namespace == "" {
+		var err error
 		if o.Namespace, err = namespace(ctx, api); err != nil {
 			return preset.Files{}, err
 		}
@@ -61,14 +62,18 @@ func Run(ctx context.Context, api *access.Client, o Options) (_ preset.Files, er
 	// The command chooses the name, so that it can remove the Job also if it gets no answer.
 	name := "kerf-doctor-" + strings.ToLower(rand.Text()[:8])
 	job, err := jobs.Create(ctx, api, o.Namespace, spec(name, o))
-	if errors.Is(err, sharing.ErrUnavailable) {
-		err = errors.Join(err, job.Remove(ctx))
+	if err == nil || errors.Is(err, sharing.ErrUnavailable) {
+		defer func() {
+			// If this fails, the cluster removes the Job after its end.
+			if err := job.Remove(ctx); err != nil {
+				o.Say(err.Error())
+			}
+		}()
 	}
 	if err != nil {
 		return preset.Files{}, err //nolint:wrapcheck // it says what it did
 	}
-	defer func() { err = errors.Join(err, job.Remove(ctx)) }()
-	o.Started(job.Namespace, job.Name)
+	o.Say(fmt.Sprintf("job %s of namespace %s examines node %s", job.Name, job.Namespace, o.Node))
 	pod, err := wait(ctx, job)
 	if err != nil {
 		return preset.Files{}, fmt.Errorf("run job %s of namespace %s: %w", job.Name, job.Namespace, err)

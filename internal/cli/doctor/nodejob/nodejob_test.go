@@ -61,7 +61,7 @@ func TestRunEnds(t *testing.T) {
 				cancel(errors.New("too late"))
 			}
 		})
-		_, err := Run(ctx, api, Options{Node: "gpu-1", Namespace: "ops", Started: func(string, string) {}})
+		_, err := Run(ctx, api, Options{Node: "gpu-1", Namespace: "ops", Say: func(string) {}})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
@@ -83,9 +83,10 @@ func TestRunRemovesWhatItMayHaveCreated(t *testing.T) {
 			}
 			return method == http.MethodPost
 		}
-		_, err := Run(t.Context(), api, Options{Node: "gpu-1", Namespace: "ops"})
+		said := ""
+		_, err := Run(t.Context(), api, Options{Node: "gpu-1", Namespace: "ops", Say: func(s string) { said += s }})
 		if wrote := f.Writes(); err == nil || (len(wrote) == 2 && strings.HasPrefix(wrote[1], "DELETE ")) != removed {
-			t.Errorf("%d: %v, wrote %q", status, err, wrote)
+			t.Errorf("%d: %v, wrote %q, said %s", status, err, wrote, said)
 		}
 	}
 }
