@@ -121,6 +121,7 @@ func filesOf(ctx context.Context, a *command.App, api *access.Client, node *core
 		return nil, err
 	}
 	found, err := nodejob.Run(ctx, api, nodejob.Options{Node: n.name, Image: cmp.Or(n.image, image), Paths: paths,
+		Runtime:   node.Status.NodeInfo.ContainerRuntimeVersion,
 		Namespace: cmp.Or(n.namespace, a.Overrides.Context.Namespace),
 		Say:       func(text string) { _, _ = fmt.Fprintf(a.ErrOut, "%s doctor: %s\n", a.Name(), text) }})
 	if err != nil {

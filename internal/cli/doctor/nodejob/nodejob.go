@@ -37,6 +37,8 @@ const (
 // Options say what to examine.
 type Options struct {
 	Node string
+	// Runtime is the container runtime that the Node reports: containerd:// or cri-o:// with a version.
+	Runtime string
 	// Namespace is that of the Job; empty for kerf-system if it exists, else default.
 	Namespace string
 	// Image has the program kerf.

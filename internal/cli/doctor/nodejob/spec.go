@@ -4,6 +4,7 @@
 package nodejob
 
 import (
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -63,7 +64,7 @@ func podSpec(o Options) corev1.PodSpec {
 }
 
 func containerSpec(o Options) corev1.Container {
-	yes, no, recursive := true, false, corev1.RecursiveReadOnlyIfPossible
+	yes, no := true, false
 	return corev1.Container{
 		Name: container, Image: o.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{program},
 		Args: append([]string{Command, "--root=" + root, "--"}, o.Paths...),
@@ -79,6 +80,16 @@ func containerSpec(o Options) corev1.Container {
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 		VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: root, ReadOnly: true,
-			RecursiveReadOnly: &recursive}},
+			RecursiveReadOnly: recursive(o.Runtime)}},
 	}
+}
+
+// recursive makes the file systems below the root folder read-only as well. CRI-O rejects that for the root folder: it
+// shares new mounts of the host with such a container.
+func recursive(runtime string) *corev1.RecursiveReadOnlyMode {
+	mode := corev1.RecursiveReadOnlyIfPossible
+	if strings.HasPrefix(runtime, "cri-o://") {
+		return nil
+	}
+	return &mode
 }

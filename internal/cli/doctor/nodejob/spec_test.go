@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/job.json")
 // The Job has the rights that its program needs, and no others.
 func TestSpec(t *testing.T) {
 	got, err := present.JSON(spec("kerf-doctor-x", Options{Node: "gpu-1", Image: "kerf.dev/agent:v1.2.3",
-		Paths: []string{"/etc/cdi", "/run/containerd/containerd.sock"}}), true)
+		Runtime: "containerd://2.1.4", Paths: []string{"/etc/cdi", "/run/containerd/containerd.sock"}}), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,5 +36,13 @@ func TestSpec(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("the Job differs (-file +now); write the file with -update\n%s",
 			golden.Diff(string(want), string(got)))
+	}
+}
+
+// CRI-O rejects a recursive read-only mount of the root folder.
+func TestSpecForCRIO(t *testing.T) {
+	mount := containerSpec(Options{Runtime: "cri-o://1.34.0"}).VolumeMounts[0]
+	if !mount.ReadOnly || mount.RecursiveReadOnly != nil {
+		t.Errorf("%+v", mount)
 	}
 }
