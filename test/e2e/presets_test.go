@@ -258,7 +258,8 @@ func (s *system) install() {
 	if s.name == "openshift" {
 		s.admitted()
 	}
-	s.wantPreset(name, file) // Kerf admits the Job on its nodes
+	// Kerf admits the Job on its nodes.
+	s.wantPreset(name, file)
 }
 
 // wantPreset lets kerf doctor examine the node, which has all that the preset names.
