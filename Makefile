@@ -21,7 +21,7 @@ GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
 
 # What the images hold is to be the same bytes from the same source, wherever and whenever it is built: no paths of the
 # machine, and none of Go's own marks of how it came about.
-RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid='
+RELEASE_BUILD = go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -X main.registry=$(REGISTRY) -buildid='
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
 # kerf-scheduler is a separate module, since it is Kubernetes' code for the most part. kerf-nomad is one, because it needs

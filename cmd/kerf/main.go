@@ -23,10 +23,13 @@ import (
 // version is set at link time.
 var version = "dev"
 
+// registry has the images of a release.
+var registry string //nolint:gochecknoglobals // set at link time
+
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
-		Version: version,
+		Version: version, Registry: registry,
 	}, cli.Root)
 	if stopped != 0 {
 		dieOf(stopped)

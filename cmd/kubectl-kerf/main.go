@@ -20,11 +20,14 @@ import (
 // version is set at link time.
 var version = "dev"
 
+// registry has the images of a release.
+var registry string //nolint:gochecknoglobals // set at link time
+
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
 		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ,
 		Exec:    func(string, []string, []string) error { return errors.ErrUnsupported },
-		Version: version,
+		Version: version, Registry: registry,
 	}, kubectl.Root)
 	if stopped != 0 {
 		code = 128 + int(stopped)

@@ -14,8 +14,6 @@
 package cgroup
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -25,16 +23,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/kerf-gpu/kerf/internal/mounttable"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const (
-	mountinfoPath = "/proc/self/mountinfo"
-	dirMode       = 0o755
-)
+const dirMode = 0o755
 
 // Hierarchy is the mounted cgroup v2 tree.
 type Hierarchy struct {
@@ -44,7 +39,7 @@ type Hierarchy struct {
 
 // Default returns this machine's cgroup v2 hierarchy. It is sharing.ErrUnsupported when there is none.
 func Default() (Hierarchy, error) {
-	f, err := os.Open(mountinfoPath)
+	f, err := os.Open(mounttable.Own)
 	if err != nil {
 		return Hierarchy{}, fmt.Errorf("find cgroup v2: %w (%w)", err, sharing.ErrUnavailable)
 	}
@@ -220,7 +215,7 @@ func (h Hierarchy) HasDmem() (bool, error) {
 // count.
 func candidates(table io.Reader) ([]string, error) {
 	var found []string
-	err := eachMount(table, func(m *mountinfo.Info) {
+	err := mounttable.Each(table, func(m *mounttable.Mount) {
 		// A later mount at the same place, or above it, hides an earlier one.
 		found = slices.DeleteFunc(found, func(p string) bool { return p == m.Mountpoint || within(p, m.Mountpoint) })
 		if m.FSType == "cgroup2" && m.Root == "/" && path.IsAbs(m.Mountpoint) {
@@ -243,7 +238,7 @@ func candidates(table io.Reader) ([]string, error) {
 // V1Mounted reports whether a cgroup v1 hierarchy is mounted, as on a hybrid system. It is sharing.ErrUnavailable
 // if the mount table cannot be read.
 func V1Mounted() (bool, error) {
-	f, err := os.Open(mountinfoPath)
+	f, err := os.Open(mounttable.Own)
 	if err != nil {
 		return false, fmt.Errorf("find cgroup v1: %w (%w)", err, sharing.ErrUnavailable)
 	}
@@ -253,24 +248,6 @@ func V1Mounted() (bool, error) {
 
 func hasV1(table io.Reader) (bool, error) {
 	found := false
-	err := eachMount(table, func(m *mountinfo.Info) { found = found || m.FSType == "cgroup" })
+	err := mounttable.Each(table, func(m *mounttable.Mount) { found = found || m.FSType == "cgroup" })
 	return found, err
-}
-
-// eachMount visits the mounts of a table in its order.
-func eachMount(table io.Reader, visit func(*mountinfo.Info)) error {
-	lines := bufio.NewScanner(table)
-	lines.Buffer(nil, 1<<20) // overlay mounts have very long options
-	for lines.Scan() {
-		// The library fails the whole table for one line that is malformed or longer than 64 KiB. Neither must hide the
-		// other mounts, so it parses each line alone.
-		parsed, err := mountinfo.GetMountsFromReader(bytes.NewReader(lines.Bytes()), nil)
-		if err == nil && len(parsed) == 1 {
-			visit(parsed[0])
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read mount table: %w (%w)", err, sharing.ErrUnavailable)
-	}
-	return nil
 }

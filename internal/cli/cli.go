@@ -21,7 +21,7 @@ func Root(a *command.App) *cobra.Command { return a.Root(Commands) }
 
 // Commands are all commands of kerf.
 func Commands(a *command.App) []*cobra.Command {
-	all := append(kubectl.Shared(a), metricsCommand(a))
+	all := append(kubectl.Shared(a), metricsCommand(a), machine.NodeFiles(a))
 	all = append(append(all, doctor.Commands(machine.Doctor())(a)...), run.Commands(a)...)
 	return kubectl.WithReach(all)
 }

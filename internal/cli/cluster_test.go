@@ -190,12 +190,13 @@ func TestDoctorNamesThePreset(t *testing.T) {
 		}
 		return path == "/api/v1/nodes/gpu-1"
 	}
-	out, errOut, code := f.Call("doctor", "--node", "gpu-1")
+	out, errOut, code := f.Call("doctor", "--node", "gpu-1", "--no-job")
 	if code != command.ExitOK || out != "gpu-1 needs preset talos: the system is \"Talos (v1.11.2)\"\n"+
-		"  helm install -f deploy/chart/presets/talos.yaml\n" {
+		"  helm install -f deploy/chart/presets/talos.yaml\n"+
+		"  The files of the node were not examined: --no-job is set\n" {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
-	if out, _, code = f.Call("doctor", "--node", "gpu-1", "-o", "json"); code != command.ExitOK ||
+	if out, _, code = f.Call("doctor", "--node", "gpu-1", "--no-job", "-o", "json"); code != command.ExitOK ||
 		!strings.Contains(out, `"preset": "talos"`) {
 		t.Errorf("status %d: %s", code, out)
 	}

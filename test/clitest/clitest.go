@@ -98,7 +98,7 @@ var errNotRun = errors.New("this test executes nothing")
 func New(env map[string]string) *InProcess {
 	p := &InProcess{}
 	p.App = &command.App{
-		In: strings.NewReader(""), Out: &p.Out, ErrOut: &p.ErrOut,
+		In: strings.NewReader(""), Out: &p.Out, ErrOut: &p.ErrOut, Version: "test",
 		Getenv:  func(k string) string { return env[k] },
 		Environ: func() []string { return []string{"HOME=/root", "CUDA_VISIBLE_DEVICES=7", "PATH=" + env["PATH"]} },
 		Screen:  func() (int, int, bool) { return 0, 0, false },

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-var benchPairs = flag.Int("bench-pairs", 0, "measure the agents of this source and of -from in so many paired rounds of "+
-	"-bench-pods pods")
+var benchPairs = flag.Int("bench-pairs", 0, "measure the agents of this source and of -from in so many paired rounds "+
+	"of -bench-pods pods")
 
 // agentFigures are what one round measured, by name: durations in ms, memory in MiB, CPU in seconds.
 type agentFigures map[string]float64
@@ -112,7 +112,8 @@ func (e *testCase) measureAgent(round int) agentFigures {
 	return out
 }
 
-// activations are how long the agent took to activate, and to inject, each container of its log, whatever it calls that.
+// activations are how long the agent took to activate, and to inject, each container of its log, whatever it
+// calls that.
 func (e *testCase) activations() (all [][2]time.Duration) {
 	e.Helper()
 	for l := range strings.Lines(e.agentLog(false)) {

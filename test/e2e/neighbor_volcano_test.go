@@ -29,7 +29,8 @@ func (e *testCase) withVolcano() {
 	e.runsController(program+"-controllers", config, "--leader-elect=false")
 	e.runsController(program, config, "--leader-elect=false", "--scheduler-conf="+program+".conf")
 	e.Cleanup(func() {
-		if r := e.kubectl("", "delete", "jobs.batch.volcano.sh", "--all", "--timeout=60s", "-n", e.namespace); r.err != nil {
+		r := e.kubectl("", "delete", "jobs.batch.volcano.sh", "--all", "--timeout=60s", "-n", e.namespace)
+		if r.err != nil {
 			e.Error(r)
 		}
 	})
@@ -68,7 +69,8 @@ func TestNeighborVolcano(t *testing.T) {
 		p.running()
 	}
 	typed := func(n int) string {
-		return e.typePage(strings.ReplaceAll(e.pageBlock("docs/use/volcano.md", n), "deploy/recipes/volcano.yaml", file))
+		return e.typePage(strings.ReplaceAll(e.pageBlock("docs/use/volcano.md", n), "deploy/recipes/volcano.yaml",
+			file))
 	}
 	typed(0)
 	members := e.podsWith("volcano.sh/job-name=train", 5)

@@ -57,8 +57,8 @@ func (s *system) withConstraints() {
 	s.types("kubectl wait --for=condition=Established --timeout=60s -f " + kinds)
 }
 
-// admitted fails the test unless OpenShift would admit each of Kerf's pods: kerf-scheduler by nonroot-v2, and the others
-// by what the chart installed. OpenShift's own admission is not there.
+// admitted fails the test unless OpenShift would admit each of Kerf's pods: kerf-scheduler by nonroot-v2, and the
+// others by what the chart installed. OpenShift's own admission is not there.
 func (s *system) admitted() {
 	s.Helper()
 	var ours constraints

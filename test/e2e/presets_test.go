@@ -240,13 +240,8 @@ func (s *system) install() {
 	} else {
 		s.types("kubectl delete --ignore-not-found runtimeclass nvidia")
 	}
-	name := s.node.env["NODE_NAME"]
-	out := s.types("kubectl kerf doctor --node " + name)
-	file := "deploy/chart/presets/" + s.name + ".yaml"
-	if !strings.HasPrefix(out, name+" needs preset "+s.name+": ") ||
-		!strings.Contains(out, "helm install -f "+file+"\n") {
-		s.Fatalf("kubectl kerf doctor prints %q, want preset %s", out, s.name)
-	}
+	name, file := s.node.env["NODE_NAME"], "deploy/chart/presets/"+s.name+".yaml"
+	s.wantPreset(name, file)
 	s.types("kubectl apply -f deploy/manifests/00-namespace.yaml")
 	s.helm("install kerf deploy/chart -f " + file + " --set image.registry=kerf.test --set-string image.tag=1")
 	if _, err := s.client.CoreV1().Nodes().Patch(background(), name, types.StrategicMergePatchType, []byte(nodeLabel),
@@ -262,6 +257,19 @@ func (s *system) install() {
 	})
 	if s.name == "openshift" {
 		s.admitted()
+	}
+	// Kerf admits the Job on its nodes.
+	s.wantPreset(name, file)
+}
+
+// wantPreset lets kerf doctor examine the node, which has all that the preset names.
+func (s *system) wantPreset(node, file string) {
+	s.Helper()
+	out := s.types("kubectl kerf doctor --node " + node + " --image kerf.test/agent:1")
+	s.types("kubectl wait --for=delete pod -A -l app.kubernetes.io/name=kerf-doctor --timeout=60s")
+	if !strings.HasPrefix(out, node+" needs preset "+s.name+": ") ||
+		!strings.HasSuffix(out, "; the node has the sockets of this preset\n  helm install -f "+file+"\n") {
+		s.Fatalf("kubectl kerf doctor prints %q, want preset %s", out, s.name)
 	}
 }
 

@@ -25,8 +25,9 @@ import (
 var platforms = []string{"darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64", "linux/arm64"}
 
 // linuxOnly are packages that kubectl-kerf must not import.
-var linuxOnly = []string{"internal/cgroup", "internal/containerd", "internal/mountns", "internal/nvml", "internal/mps",
-	"internal/libkerf", "internal/process", "internal/cli/run", "internal/cli/doctor/machine"}
+var linuxOnly = []string{"internal/cgroup", "internal/containerd", "internal/mountns", "internal/mounttable",
+	"internal/nvml", "internal/mps", "internal/libkerf", "internal/process", "internal/cli/run",
+	"internal/cli/doctor/machine", "sharing/doctor/nodefiles"}
 
 // TestPlatforms type-checks kubectl-kerf for each of its platforms. It compiles nothing, and it does not check the
 // functions of other modules.

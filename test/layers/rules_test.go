@@ -21,13 +21,15 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/process",
-	"internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/mounttable",
+	"internal/process", "internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
 	{"sharing", "the model is what every other package speaks, so it can know none of them", nil},
 	{"api/...", "the wire format belongs to its users of every language, so it knows nothing of Kerf's own types", nil},
+
+	{"deploy", "programs read the chart's files as the chart has them", nil},
 
 	{"internal/*",
 		"an adapter opens to one thing outside; it may speak the model, and its siblings know nothing of each other",
@@ -38,7 +40,7 @@ var layers = []layer{
 	{"internal/promread/...", "what Prometheus tells is brought in the form in which use is added up",
 		[]string{"sharing", "sharing/usage"}},
 	{"internal/cli/...", "the command line shows and changes what the packages below know, and belongs to one program",
-		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "hooks/*", "dra/resourceclaim"}},
+		[]string{"sharing/...", "mig/...", "api/...", "internal/*", "hooks/*", "dra/resourceclaim", "deploy"}},
 	{"internal/agentusage/...", "an agent's answer has prices and entries of the audit log",
 		[]string{"sharing", "sharing/audit", "sharing/config", "sharing/usage"}},
 	{"internal/configplan/...", "what a config would change is decided from what was read of the cluster",
@@ -340,7 +342,7 @@ var adapters = []adapter{
 	{"github.com/containerd/platforms", "containerd has one adapter", []string{"internal/containerd/..."}},
 	{"github.com/opencontainers/image-spec", "the parts of an image are containerd's to keep",
 		[]string{"internal/containerd/..."}},
-	{"github.com/moby/sys/mountinfo", "one package reads the mount table", []string{"internal/cgroup"}},
+	{"github.com/moby/sys/mountinfo", "one package reads mount tables", []string{"internal/mounttable"}},
 	{"github.com/containerd/nri", "NRI is spoken by the hook that injects", []string{"hooks/nri/...", "test/*"}},
 	{"github.com/opencontainers/runtime-spec", "OCI specs are patched in one place, made by the adapter to containerd",
 		[]string{"hooks/oci", "internal/containerd/...", "internal/cdi/...", "internal/cli/...", "test/*"}},
@@ -433,9 +435,9 @@ var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "shar
 	"sharing/backend/libkerf/overhead/...",
 	"sharing/backend/libkerf/contextsize/...", "sharing/backend/reactive/...", "sharing/backend/libkerf/compute/...",
 	"sharing/audit", "sharing/dra/...", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...",
-	"sharing/node/place/...", "sharing/node/record/...", "internal/serve/limit", "internal/console/model/...",
-	"internal/console/advise/...", "monitor/attribution/...", "mig", "mig/plan/...", "mig/modeswitch/...",
-	"mig/parted/..."}
+	"sharing/doctor/preset", "sharing/node/place/...", "sharing/node/record/...", "internal/serve/limit",
+	"internal/console/model/...", "internal/console/advise/...", "monitor/attribution/...", "mig", "mig/plan/...",
+	"mig/modeswitch/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -39,8 +39,8 @@ type App struct {
 	Screen, ErrScreen Screen
 	// Exec replaces the process by a program; it returns only with an error.
 	Exec func(path string, argv, env []string) error
-	// Version is the version of the build.
-	Version string
+	// Version is the version of the build. Registry has the images of a release; empty for that of the chart.
+	Version, Registry string
 	// Args is the command line as it came.
 	Args []string
 	// Dir is --run-dir.

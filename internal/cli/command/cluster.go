@@ -209,8 +209,8 @@ type Process struct {
 	Environ func() []string
 	// Exec replaces the process by a program; it returns only with an error.
 	Exec func(path string, argv, env []string) error
-	// Version is the version of the build.
-	Version string
+	// Version is the version of the build. Registry has the images of a release; empty for that of the chart.
+	Version, Registry string
 }
 
 // Main runs the command line argv, whose first word is the program's path, of the tree that root makes. It returns the
@@ -220,7 +220,7 @@ func Main(argv []string, p Process, root func(*App) *cobra.Command) (code int, s
 	a := &App{
 		Plugin: strings.TrimSuffix(filepath.Base(argv[0]), ".exe") == pluginName,
 		In:     p.In, Out: p.Out, ErrOut: p.ErrOut, Getenv: p.Getenv, Environ: p.Environ,
-		Screen: screenOf(p.Out), ErrScreen: screenOf(p.ErrOut), Exec: p.Exec, Version: p.Version,
+		Screen: screenOf(p.Out), ErrScreen: screenOf(p.ErrOut), Exec: p.Exec, Version: p.Version, Registry: p.Registry,
 	}
 	code, err := a.Run(root(a), argv[1:])
 	if e, ok := errors.AsType[*InterruptedError](err); ok {

@@ -5,17 +5,16 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kerf-gpu/kerf/internal/cli/explain"
+	"github.com/kerf-gpu/kerf/internal/kube/jobs"
 	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -33,7 +32,7 @@ func (r *jobRun) follow(ctx context.Context) (int, error) {
 	defer tick.Stop()
 	since, said, copied := time.Now(), "", false
 	for {
-		pod, err := r.pod(ctx)
+		pod, err := r.job.Pod(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
@@ -42,7 +41,7 @@ func (r *jobRun) follow(ctx context.Context) (int, error) {
 		case err != nil:
 			return 0, err
 		case pod == nil:
-			if why, failed, err := r.failed(ctx); err != nil || failed {
+			if why, failed, err := r.job.Failed(ctx); err != nil || failed {
 				return 0, errors.Join(err, errors.New(why))
 			}
 		case started(pod) && !copied:
@@ -69,41 +68,6 @@ func (r *jobRun) follow(ctx context.Context) (int, error) {
 	}
 }
 
-// pod is the Job's pod, nil while there is none.
-func (r *jobRun) pod(ctx context.Context) (*corev1.Pod, error) {
-	var found *corev1.Pod
-	path := "/api/v1/namespaces/" + url.PathEscape(r.api.Namespace) + "/pods"
-	err := r.api.List(ctx, path, url.Values{"labelSelector": {batchv1.JobNameLabel + "=" + r.name}},
-		func(raw json.RawMessage) error {
-			var p corev1.Pod
-			err := json.Unmarshal(raw, &p)
-			if found == nil || found.CreationTimestamp.Before(&p.CreationTimestamp) {
-				found = &p
-			}
-			return err
-		})
-	return found, err //nolint:wrapcheck // it says what it did
-}
-
-// failed says whether the Job has failed without a pod. A quota or a policy can prevent the pod. A client can delete
-// the Job.
-func (r *jobRun) failed(ctx context.Context) (string, bool, error) {
-	var j batchv1.Job
-	err := r.api.Get(ctx, r.path()+"/"+url.PathEscape(r.name), nil, &j)
-	switch {
-	case errors.Is(err, sharing.ErrNotFound):
-		return "job " + r.name + " was deleted by another client", true, nil
-	case err != nil:
-		return "", false, fmt.Errorf("read job %s: %w", r.name, err)
-	}
-	for _, c := range j.Status.Conditions {
-		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
-			return "job " + r.name + " failed: " + c.Message, true, nil
-		}
-	}
-	return "", false, nil
-}
-
 // started is true once the container has run.
 func started(p *corev1.Pod) bool {
 	for _, s := range p.Status.ContainerStatuses {
@@ -114,18 +78,8 @@ func started(p *corev1.Pod) bool {
 	return false
 }
 
-// ended is how the container ended; a pod that ended without it has an end too.
 func ended(p *corev1.Pod) *corev1.ContainerStateTerminated {
-	for _, s := range p.Status.ContainerStatuses {
-		if s.Name == jobContainer && s.State.Terminated != nil {
-			return s.State.Terminated
-		}
-	}
-	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-		return &corev1.ContainerStateTerminated{ExitCode: ExitRefused, Reason: p.Status.Reason,
-			Message: p.Status.Message}
-	}
-	return nil
+	return jobs.Ended(p, jobContainer, ExitRefused)
 }
 
 // result is the exit status of a command that has ended, and what it could not say itself.
@@ -139,8 +93,7 @@ func (r *jobRun) result(p *corev1.Pod) (int, error) {
 
 // copyLog copies what the container writes until it ends. It is not done where the log is not there yet.
 func (r *jobRun) copyLog(ctx context.Context, p *corev1.Pod) (done bool, err error) {
-	path := "/api/v1/namespaces/" + url.PathEscape(p.Namespace) + "/pods/" + url.PathEscape(p.Name) + "/log"
-	log, err := r.api.Stream(ctx, path, url.Values{"container": {jobContainer}, "follow": {"true"}})
+	log, err := r.api.Stream(ctx, jobs.LogPath(p), url.Values{"container": {jobContainer}, "follow": {"true"}})
 	if err != nil {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)

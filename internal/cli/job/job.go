@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -21,18 +19,16 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
+	"github.com/kerf-gpu/kerf/internal/kube/jobs"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/translate"
 )
 
 const (
-	// jobContainer is the container of the command, and jobsPath where the Jobs of a namespace are.
+	// jobContainer is the container of the command.
 	jobContainer = "main"
-	jobsPath     = "/apis/batch/v1/namespaces/%s/jobs"
 	// jobKept is how long an ended Job stays if no command removes it.
 	jobKept = 24 * time.Hour
-	// removeWindow bounds the removal of a Job.
-	removeWindow = 30 * time.Second
 )
 
 // errSaid needs no text: the command has printed the reason.
@@ -98,7 +94,7 @@ func Run(a *command.App, c *cobra.Command, o *Options, args []string, request sh
 		return r.stopped(ctx, err)
 	}
 	if o.detach {
-		_, err := fmt.Fprintf(a.Out, "job.batch/%s\n", r.name)
+		_, err := fmt.Fprintf(a.Out, "job.batch/%s\n", r.job.Name)
 		return command.Fail(err)
 	}
 	code, err := r.follow(ctx)
@@ -160,37 +156,22 @@ type jobRun struct {
 	app     *command.App
 	api     *access.Client
 	options *Options
-	// name is the Job's, as the cluster gave it.
-	name string
+	job     jobs.Job
 }
 
-func (r *jobRun) path() string { return fmt.Sprintf(jobsPath, url.PathEscape(r.api.Namespace)) }
-
-func (r *jobRun) create(ctx context.Context, j *batchv1.Job) error {
-	var made batchv1.Job
-	if err := r.api.Do(ctx, http.MethodPost, r.path(), nil, &access.Body{Type: access.JSON, Value: j},
-		&made); err != nil {
-		return fmt.Errorf("make the Job in namespace %s: %w", r.api.Namespace, err)
-	}
-	r.name = made.Name
-	return nil
+func (r *jobRun) create(ctx context.Context, j *batchv1.Job) (err error) {
+	r.job, err = jobs.Create(ctx, r.api, r.api.Namespace, j)
+	return err //nolint:wrapcheck // it says what it did
 }
 
 // remove removes the Job and its pod, also after the command was asked to end, unless it is to be kept.
 func (r *jobRun) remove(parent context.Context) error {
 	if r.options.keep {
-		notice(r.app, "job "+r.name+" stays; remove it with: kubectl delete job "+r.name+" -n "+r.api.Namespace)
+		notice(r.app, "job "+r.job.Name+" stays; remove it with: kubectl delete job "+r.job.Name+" -n "+
+			r.job.Namespace)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), removeWindow)
-	defer cancel()
-	err := r.api.Do(ctx, http.MethodDelete, r.path()+"/"+url.PathEscape(r.name),
-		url.Values{"propagationPolicy": {"Background"}}, nil, nil)
-	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
-		return fmt.Errorf("remove job %s of namespace %s: %w; remove it with kubectl delete job", r.name,
-			r.api.Namespace, err)
-	}
-	return nil
+	return r.job.Remove(parent) //nolint:wrapcheck // it says what it did
 }
 
 // stopped is the failure for an error, or for the signal that asked for the end.

@@ -91,7 +91,7 @@ func TestRunInAClusterRefuses(t *testing.T) {
 		"no image":          {[]string{"--memory", "1GiB", "--", "a"}, "in a cluster a command runs in a container"},
 		"nothing requested": {[]string{"--image", "i", "--", "a"}, "requests nothing"},
 		"a size of MIG":     {[]string{"--image", "i", "--mig", ">= 16GiB", "--", "a"}, "cannot be requested by a pod"},
-		"no right":          {[]string{"--image", "i", "--gpus", "1", "--", "a"}, "make the Job in namespace team"},
+		"no right":          {[]string{"--image", "i", "--gpus", "1", "--", "a"}, "create the Job in namespace team"},
 	} {
 		if _, errOut, code := f.Call(append([]string{"run"}, tt.args...)...); code != ExitRefused ||
 			!strings.Contains(errOut, tt.want) {

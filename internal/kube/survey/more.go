@@ -98,9 +98,14 @@ func Heartbeats(ctx context.Context, api *access.Client) (map[string]Heartbeat, 
 
 // Events are those of one pod, the oldest first. Errors are those of Take.
 func Events(ctx context.Context, api *access.Client, namespace, pod string) ([]Event, error) {
+	return EventsOf(ctx, api, namespace, "Pod", pod)
+}
+
+// EventsOf are those of one object of a kind, such as Job, the oldest first. Errors are those of Take.
+func EventsOf(ctx context.Context, api *access.Client, namespace, kind, name string) ([]Event, error) {
 	var out []Event
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/events"
-	query := url.Values{"fieldSelector": {"involvedObject.kind=Pod,involvedObject.name=" + pod}}
+	query := url.Values{"fieldSelector": {"involvedObject.kind=" + kind + ",involvedObject.name=" + name}}
 	err := api.List(ctx, path, query, func(raw json.RawMessage) error {
 		var e corev1.Event
 		err := json.Unmarshal(raw, &e)

@@ -4,6 +4,7 @@
 package preset_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,16 +15,19 @@ import (
 
 func TestPreset(t *testing.T) {
 	for name, c := range map[string]struct {
-		system       preset.System
-		want, reason string
+		system preset.System
+		want   string
+		// reason is part of the reason, or of a setting.
+		reason string
 	}{
 		"kubeadm": {preset.System{OSImage: "Ubuntu 24.04.3 LTS", KubeletVersion: "v1.37.1",
 			ContainerRuntime: "containerd://2.1.4"}, "kubeadm", "Ubuntu"},
 		"CRI-O": {preset.System{OSImage: "Debian GNU/Linux 12 (bookworm)", KubeletVersion: "v1.34.1",
-			ContainerRuntime: "cri-o://1.34.0"}, "kubeadm", "containerRuntime=crio"},
+			ContainerRuntime: "cri-o://1.34.0"}, "kubeadm",
+			"{poolDefaults.containerRuntime crio} {poolDefaults.paths.runtimeSocket /var/run/crio/crio.sock}"},
 		"K3s on arm64": {preset.System{KubeletVersion: "v1.33.3+k3s1",
 			Labels: map[string]string{"kubernetes.io/arch": "arm64"}}, "k3s",
-			"poolDefaults.driverLibrary=/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1"},
+			"{poolDefaults.driverLibrary /usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1}"},
 		"K3s": {preset.System{OSImage: "Ubuntu 24.04 LTS", KubeletVersion: "v1.33.3+k3s1"}, "k3s", "v1.33.3+k3s1"},
 		// K3s runs on Flatcar with its own sockets.
 		"K3s on Flatcar": {preset.System{OSImage: "Flatcar Container Linux by Kinvolk 4230.2.1 (Oklo)",
@@ -51,11 +55,15 @@ func TestPreset(t *testing.T) {
 		"RHEL":          {preset.System{OSImage: "Red Hat Enterprise Linux 9.6 (Plow)"}, "kubeadm", "Plow"},
 		"an empty Node": {preset.System{}, "kubeadm", "no other preset"},
 	} {
-		got, reason := preset.Of(c.system)
-		if got != c.want || !strings.Contains(reason, c.reason) {
-			t.Errorf("%s: %s, %q; want %s, %q", name, got, reason, c.want, c.reason)
+		got := preset.Decide(c.system, nil, nil)
+		if got.Preset != c.want || !strings.Contains(fmt.Sprint(got.Reason, got.Set), c.reason) {
+			t.Errorf("%s: %+v; want %s, %q", name, got, c.want, c.reason)
 		}
-		if _, err := os.Stat(filepath.Join("../../../deploy/chart/presets", got+".yaml")); err != nil {
+		// The preset is certain if the Node has a sign of it.
+		if certain := got.Doubt == ""; certain != (c.want != preset.Default) {
+			t.Errorf("%s: doubt %q", name, got.Doubt)
+		}
+		if _, err := os.Stat(filepath.Join("../../../deploy/chart/presets", got.Preset+".yaml")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
