@@ -52,6 +52,18 @@ func (c *Controller) Reconcile(ctx context.Context) {
 	}
 }
 
+// Binding removes the placeholder of a pod, if there is one, just before the pod gets its node. After that, an
+// autoscaler would count both, and add a second node. What fails, Reconcile tries again.
+func (c *Controller) Binding(ctx context.Context, pod *corev1.Pod) {
+	p, err := c.Pod(c.Namespace, nameOf(pod))
+	if err == nil && p.Labels[labelFor] == string(pod.UID) {
+		err = c.remove(ctx, p)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).Error(err, "failed to remove placeholder, will retry", "pod", klog.KObj(pod))
+	}
+}
+
 // isAgent reports whether the pod is one of kerf-agent that has a node.
 func isAgent(p *corev1.Pod) bool {
 	return p.Labels["app.kubernetes.io/name"] == "kerf-agent" && p.Spec.NodeName != ""

@@ -259,3 +259,31 @@ func TestPlaceholderWithoutExclusion(t *testing.T) {
 		t.Errorf("after a lost status: %s; reported %q", got, w.told)
 	}
 }
+
+// The placeholder is gone before its pod has a node. One that cannot be deleted is deleted later.
+func TestPlaceholderEndsBeforeTheBinding(t *testing.T) {
+	w := newWorld()
+	pods := w.Pod
+	w.Pod = func(namespace, name string) (*corev1.Pod, error) {
+		if p := w.api.pods[name]; p != nil && namespace == "kerf-system" {
+			return p, nil
+		}
+		return pods(namespace, name)
+	}
+	w.Binding(t.Context(), w.pod)
+	if len(w.api.calls) > 0 {
+		t.Fatalf("without a placeholder: %q", w.api.calls)
+	}
+	w.needs = []Need{{w.pod, []string{"n0"}}}
+	w.look(t)
+	w.api.calls, w.api.fail = nil, "delete"
+	w.Binding(t.Context(), w.pod)
+	if w.api.pods["placeholder-u1"] == nil || len(w.api.calls) != 1 {
+		t.Fatalf("without the API server: %q", w.api.calls)
+	}
+	w.api.fail = ""
+	w.Binding(t.Context(), w.pod)
+	if w.api.pods["placeholder-u1"] != nil {
+		t.Error("the placeholder is there when its pod gets a node")
+	}
+}

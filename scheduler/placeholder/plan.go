@@ -5,7 +5,8 @@
 //
 // Karpenter and cluster-autoscaler add up what a node offers. If a pod fits the total of a node and no single GPU of
 // it, they see room and add no node. For such a pod there is a placeholder: a pod with the same requests that excludes
-// these nodes. No scheduler places it. It is deleted when its pod has a node or is gone.
+// these nodes. No scheduler places it. It is deleted just before its pod gets a node, and when the
+// pod is gone.
 //
 // A placeholder excludes nodes by anti-affinity to the pods of kerf-agent there, which get a label for it. Karpenter
 // accepts neither the names nor the host names of nodes in a pod's affinity.
@@ -108,11 +109,14 @@ func isUnschedulable(p *corev1.Pod) bool {
 	})
 }
 
+// nameOf is the name of a pod's placeholder.
+func nameOf(p *corev1.Pod) string { return "placeholder-" + string(p.UID) }
+
 // placeholderOf asks for what the pod requests, on nodes without a marked agent.
 func placeholderOf(p *corev1.Pod) *corev1.Pod {
 	uid := string(p.UID)
 	out := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "placeholder-" + uid, Labels: map[string]string{labelFor: uid},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(p), Labels: map[string]string{labelFor: uid},
 			Annotations: map[string]string{annotationFor: p.Namespace + "/" + p.Name}},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler, NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,

@@ -101,6 +101,9 @@ func (b *binder) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	defer b.core.pacer.binding.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if b.core.beforeBinding != nil {
+		b.core.beforeBinding(ctx, pod)
+	}
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 			Annotations: scheduler.Annotations(c.plan)},

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kerf-gpu/kerf/scheduler/rules"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
@@ -23,6 +25,8 @@ type core struct {
 	lost *losses
 	// pacer writes the events of placements.
 	pacer *pacer
+	// beforeBinding is called before each Binding; nil: nothing is. It is set before the first pod is scheduled.
+	beforeBinding func(ctx context.Context, pod *corev1.Pod)
 
 	// mu guards what follows. The cluster state is queried for many nodes at once.
 	mu    sync.Mutex

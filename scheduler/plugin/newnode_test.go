@@ -4,10 +4,12 @@
 package plugin
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -51,5 +53,24 @@ func TestNeedsNode(t *testing.T) {
 	w.core.waiting.remove(types.UID("uid-fits-in-total"))
 	if got := names(); got != nil {
 		t.Errorf("after its end: %q", got)
+	}
+}
+
+// The placeholder goes before the pod gets its node.
+func TestBeforeBinding(t *testing.T) {
+	w, p := newWorld(t, 1), podOf("p", 60)
+	w.report(0)
+	s := w.cycle(p)
+	if status := w.Reserve(t.Context(), s, p, "n0"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	calls := 0
+	w.core.beforeBinding = func(_ context.Context, pod *corev1.Pod) {
+		if calls++; pod.Name != p.Name || len(w.handle.client.bindings) > 0 {
+			t.Errorf("pod %s, bindings %+v", pod.Name, w.handle.client.bindings)
+		}
+	}
+	if status := w.Bind(t.Context(), s, p, "n0"); !status.IsSuccess() || calls != 1 {
+		t.Errorf("bind: %v, %d calls before it", status, calls)
 	}
 }

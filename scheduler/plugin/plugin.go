@@ -166,9 +166,9 @@ func NewFactory(register rules.Register) Factory {
 				return nil, errors.Join(fmt.Errorf("plugin %s: %w", Name, err), c.Close())
 			}
 			if args.Placeholders != "" {
-				c.running.Go(func() {
-					repeat(ctx, placeholder.Every, c.placeholders(args.Placeholders, handle).Reconcile)
-				})
+				made := c.placeholders(args.Placeholders, handle)
+				c.beforeBinding = made.Binding
+				c.running.Go(func() { repeat(ctx, placeholder.Every, made.Reconcile) })
 			}
 			shared = c
 		}

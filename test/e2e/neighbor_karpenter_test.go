@@ -54,6 +54,11 @@ func (e *testCase) withKarpenter() {
 		e.Fatal(r)
 	}
 	e.Cleanup(func() { e.kubectl(string(kinds), "delete", "--ignore-not-found", "--timeout=60s", "-f", "-") })
+	e.Cleanup(func() { // after the end of Karpenter
+		if r := e.kubectl("", "delete", "nodes", "-l", "karpenter.sh/nodepool", "--timeout=60s"); r.err != nil {
+			e.Error(r)
+		}
+	})
 	e.runsController(program, "--instance-types-file-path", instanceTypes, "--disable-leader-election=true",
 		"--metrics-port=0", "--health-probe-port=0", "--batch-idle-duration=1s", "--feature-gates=NodeOverlay=true")
 	e.Cleanup(func() {
