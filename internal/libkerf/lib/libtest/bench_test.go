@@ -21,7 +21,7 @@ func stubbed(tb testing.TB) box {
 	tb.Helper()
 	b := box{node: node{dir: tb.TempDir()}, dir: tb.TempDir()}
 	r, err := libkerf.Create(b.dir, []libkerf.Device{
-		{GPU: sharing.GPURef{UUID: "GPU-01010101-0101-0101-0101-010101010101"}, Limit: 2 * gib}})
+		{GPU: sharing.GPURef{UUID: "GPU-01010101-0101-0101-0101-010101010101"}, Limit: gib}})
 	if err != nil {
 		tb.Fatal(err)
 	}
