@@ -70,6 +70,25 @@ func (d *Driver) Used(ctx context.Context) (gpu uint64, processes map[int]uint64
 	return uint64(m.Used), processes, err
 }
 
+// Settled is the used memory of the GPU once it has not fallen for a second, or after ten seconds. A driver frees the
+// memory of a process some time after its end.
+func (d *Driver) Settled(ctx context.Context) (uint64, error) {
+	lowest, _, err := d.Used(ctx)
+	end := time.Now().Add(10 * time.Second)
+	for since := time.Now(); err == nil && time.Since(since) < time.Second && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("wait for the memory of ended processes: %w", context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+		var used uint64
+		if used, _, err = d.Used(ctx); err == nil && used < lowest {
+			lowest, since = used, time.Now()
+		}
+	}
+	return lowest, err
+}
+
 // Settings reads what can be set on each GPU, from NVML and from nvidia-smi if it answers. It omits what neither
 // reports.
 func (b *Bench) Settings(ctx context.Context, d *Driver) (core.Settings, error) {

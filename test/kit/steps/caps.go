@@ -234,7 +234,7 @@ func watchPeak(ctx context.Context, b *bench.Bench) (*peak, error) {
 		return nil, err
 	}
 	p := &peak{driver: d, done: make(chan struct{})}
-	if p.base, _, err = d.Used(ctx); err != nil {
+	if p.base, err = d.Settled(ctx); err != nil {
 		return nil, err
 	}
 	if p.context, err = contextSize(ctx, b, d); err != nil {
@@ -276,7 +276,7 @@ func (p *peak) stop() {
 
 // contextSize is what the GPU uses more with a process that has a context and the kit's module.
 func contextSize(ctx context.Context, b *bench.Bench, d *bench.Driver) (uint64, error) {
-	before, _, err := d.Used(ctx)
+	before, err := d.Settled(ctx)
 	if err != nil {
 		return 0, err
 	}
