@@ -87,6 +87,29 @@ func node(health string) *nodeapi.GetNodeResponse {
 		Gpus: []*nodeapi.GPU{gpu("GPU-a"), gpu("GPU-b")}}
 }
 
+// startAgent starts an agent with two healthy GPUs.
+func startAgent(t *testing.T, dir string) *fakenode.Server {
+	t.Helper()
+	agent := &fakenode.Server{}
+	agent.Show(node("healthy"))
+	agent.Start(t, dir)
+	return agent
+}
+
+// watching is a plugin, and the stream of its devices.
+func watching(t *testing.T, dir string) (device.DevicePlugin, <-chan *device.FingerprintResponse) {
+	t.Helper()
+	p := served(t)
+	if err := configure(t, p, dir, "100ms"); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := p.Fingerprint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, changes
+}
+
 // wantHealth requires two groups of three devices, with that problem.
 func wantHealth(t *testing.T, r *device.FingerprintResponse, problem string) {
 	t.Helper()
@@ -112,17 +135,9 @@ func wantHealth(t *testing.T, r *device.FingerprintResponse, problem string) {
 
 // TestPlugin follows an agent that changes, stops and comes back.
 func TestPlugin(t *testing.T) {
-	p, dir := served(t), folder(t)
-	if err := configure(t, p, dir, "100ms"); err != nil {
-		t.Fatal(err)
-	}
-	agent := &fakenode.Server{}
-	agent.Show(node("healthy"))
-	agent.Start(t, dir)
-	changes, err := p.Fingerprint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := folder(t)
+	agent := startAgent(t, dir)
+	p, changes := watching(t, dir)
 	first := next(t, changes)
 	wantHealth(t, first, "")
 	want := map[string]*structs.Attribute{"uuid": structs.NewStringAttribute("GPU-b"),
@@ -148,28 +163,18 @@ func TestPlugin(t *testing.T) {
 		r.Envs["KERF_NOMAD_MEMORY"] != "2GiB" || len(r.Envs) != 2 || len(r.Devices)+len(r.Mounts) != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	agent = &fakenode.Server{}
-	agent.Show(node("healthy"))
-	agent.Start(t, dir)
+	startAgent(t, dir)
 	wantHealth(t, next(t, changes), "")
 }
 
 // TestNoAgentYet: until an agent has reported GPUs, the plugin knows no devices, and says so at once.
 func TestNoAgentYet(t *testing.T) {
-	p, dir := served(t), folder(t)
-	if err := configure(t, p, dir, "100ms"); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := p.Fingerprint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := folder(t)
+	_, changes := watching(t, dir)
 	if r := next(t, changes); r.Error != nil || len(r.Devices) != 0 {
 		t.Errorf("%+v", r)
 	}
-	agent := &fakenode.Server{}
-	agent.Show(node("healthy"))
-	agent.Start(t, dir)
+	startAgent(t, dir)
 	wantHealth(t, next(t, changes), "")
 }
 
@@ -183,17 +188,9 @@ func TestReserveRejects(t *testing.T) {
 
 // TestStats: all devices of a GPU have its used memory, which is unknown while no agent answers.
 func TestStats(t *testing.T) {
-	p, dir := served(t), folder(t)
-	if err := configure(t, p, dir, "100ms"); err != nil {
-		t.Fatal(err)
-	}
-	agent := &fakenode.Server{}
-	agent.Show(node("healthy"))
-	agent.Start(t, dir)
-	changes, err := p.Fingerprint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := folder(t)
+	agent := startAgent(t, dir)
+	p, changes := watching(t, dir)
 	next(t, changes)
 	stats, err := p.Stats(t.Context(), 10*time.Millisecond)
 	if err != nil {

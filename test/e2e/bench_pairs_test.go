@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,20 +27,7 @@ func TestBenchPairs(t *testing.T) {
 		t.Skip("it measures, with -from=DIR, -bench-pairs=N and -bench-pods=M")
 	}
 	e := begin(t)
-	older := e.release(*upgradeFrom)
-	newer := &release{what: "the Kerf of this source", all: e.rendered("cluster")}
-	for _, label := range []string{nodeLabel, `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`} {
-		if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", label); r.err != nil {
-			t.Fatal(r)
-		}
-	}
-	namespace, err := os.ReadFile(filepath.Join(*upgradeFrom, "deploy/manifests/00-namespace.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.apply(string(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	older, newer := e.releases()
 	ratios := map[string][]float64{}
 	var now *release
 	for round := range *benchPairs {

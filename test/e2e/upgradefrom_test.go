@@ -186,6 +186,26 @@ func (e *testCase) neverOffItsGPU(p *pod, memory uint64) {
 	}
 }
 
+// releases are Kerf of -from and of this source. The cluster is ready for both, and has none of them.
+func (e *testCase) releases() (older, newer *release) {
+	e.Helper()
+	older = e.release(*upgradeFrom)
+	newer = &release{what: "the Kerf of this source", all: e.rendered("cluster")}
+	for _, label := range []string{nodeLabel, `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`} {
+		if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", label); r.err != nil {
+			e.Fatal(r)
+		}
+	}
+	namespace, err := os.ReadFile(filepath.Join(*upgradeFrom, "deploy/manifests/00-namespace.yaml"))
+	if err == nil {
+		err = e.apply(string(namespace))
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	return older, newer
+}
+
 // From another source to this one, back, and here again. Running containers are not disturbed, new and restarted ones
 // are capped, and ended ones release their grants.
 func TestUpgradeFrom(t *testing.T) {
@@ -193,20 +213,7 @@ func TestUpgradeFrom(t *testing.T) {
 		t.Skip("it takes another source: 'make e2e-upgrade FROM=COMMIT' runs it")
 	}
 	e := begin(t)
-	older := e.release(*upgradeFrom)
-	newer := &release{what: "the Kerf of this source", all: e.rendered("cluster")}
-	for _, label := range []string{nodeLabel, `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`} {
-		if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", label); r.err != nil {
-			t.Fatal(r)
-		}
-	}
-	namespace, err := os.ReadFile(filepath.Join(*upgradeFrom, "deploy/manifests/00-namespace.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.apply(string(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	older, newer := e.releases()
 	e.become(nil, older)
 
 	again := one("again", gibs(5), untilTold("4GiB"))
