@@ -130,7 +130,7 @@ version() {
 	for program in kerf-agent kerf-monitor kerf-console kerf-hook kerf; do
 		cgo=1
 		[ "$program" != kerf-hook ] || cgo=0
-		CGO_ENABLED=$cgo CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' go build -buildvcs=false -ldflags "-X main.version=$tag" -o "$root/usr/local/bin/$program" "./cmd/$program"
+		CGO_ENABLED=$cgo CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' go build -buildvcs=false -tags grpcnotrace -ldflags "-X main.version=$tag" -o "$root/usr/local/bin/$program" "./cmd/$program"
 	done
 	each tag "$tag"
 	each image "$tag"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/internal/helptext"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/internal/subuid"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -115,7 +116,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 		"namespace whose containers may mount host paths that give access to GPUs, in addition to namespaces with "+
 			"the label kerf.dev/allow-host-paths=true (repeatable)")
 	f.StringVar(&level, "log-level", "info", "least level of log lines: debug, info, warn or error")
-	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 60"))
+	helptext.WrapFlags(c, 60)
 	return c
 }
 

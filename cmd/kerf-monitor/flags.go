@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kerf-gpu/kerf/internal/helptext"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/monitor/exposition"
@@ -75,7 +76,7 @@ func command(env environment) *cobra.Command {
 	f.StringVar(&s.NodeName, "node-name", cmp.Or(env.nodeName, env.hostname),
 		"the label hostname of the DCGM_FI_* series")
 	f.StringVar(&s.logLevel, "log-level", "info", "least level of log lines: debug, info, warn or error")
-	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	helptext.WrapFlags(c, 80)
 	return c
 }
 

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"google.golang.org/grpc"
@@ -57,7 +56,6 @@ const (
 type Client struct {
 	socket string
 	conn   *grpc.ClientConn
-	ctr    *containerd.Client
 	cri    criv1.RuntimeServiceClient
 	link   *link
 }
@@ -86,13 +84,11 @@ func Open(socket string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to container runtime at %q: %w", socket, err)
 	}
-	ctr, err := containerd.NewWithConn(conn)
-	if err != nil {
-		_ = conn.Close() // nothing was sent on it
-		return nil, fmt.Errorf("connect to container runtime at %q: %w", socket, err)
-	}
-	return &Client{socket: socket, conn: conn, ctr: ctr, cri: criv1.NewRuntimeServiceClient(conn), link: l}, nil
+	return &Client{socket: socket, conn: conn, cri: criv1.NewRuntimeServiceClient(conn), link: l}, nil
 }
+
+// Conn is the connection, for package runner.
+func (c *Client) Conn() *grpc.ClientConn { return c.conn }
 
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.conn.Close() }
@@ -161,9 +157,9 @@ func (e *Error) Error() string { return e.Text }
 // Unwrap returns the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// plain turns the error of a call into one that wraps the vocabulary, with the operation in doing. An error of nil
+// Plain turns the error of a call into one that wraps the vocabulary, with the operation in doing. An error of nil
 // stays nil, and the caller's own cancellation stays context.Canceled.
-func (c *Client) plain(ctx context.Context, doing string, err error) error {
+func (c *Client) Plain(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}

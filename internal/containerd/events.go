@@ -91,7 +91,7 @@ func (c *Client) follow(parent context.Context, fn func(Event)) (connected bool,
 	hello := "kerf-" + rand.Text()
 	stream, err := eventsv1.NewEventsClient(c.conn).Subscribe(ctx, &eventsv1.SubscribeRequest{Filters: filters()})
 	if err != nil {
-		return false, c.plain(parent, "subscribe to events", err)
+		return false, c.Plain(parent, "subscribe to events", err)
 	}
 	greeted := make(chan error, 1)
 	stop := make(chan struct{})
@@ -105,7 +105,7 @@ func (c *Client) follow(parent context.Context, fn func(Event)) (connected bool,
 	if helloErr := <-greeted; !connected && errdefs.IsCanceled(errgrpc.ToNative(err)) {
 		err = helloErr
 	}
-	return connected, c.plain(parent, "follow events", err)
+	return connected, c.Plain(parent, "follow events", err)
 }
 
 // receive reads the stream to its end. It closes stop once the hello has come back.
@@ -134,13 +134,19 @@ func receive(stream grpc.ServerStreamingClient[apitypes.Envelope], hello string,
 
 // greet publishes the hello until it has come back, and ends the stream when it does not.
 func (c *Client) greet(ctx context.Context, giveUp context.CancelFunc, hello string, stop <-chan struct{}) error {
+	// Any event type that containerd knows would do: only this package reads the topic.
+	body, err := typeurl.MarshalAnyToProto(&apievents.NamespaceUpdate{Name: hello})
+	if err != nil {
+		giveUp()
+		return err
+	}
+	client := eventsv1.NewEventsClient(c.conn)
 	late := time.After(helloWithin)
 	tick := time.NewTicker(helloEvery)
 	defer tick.Stop()
 	for {
-		// Any event type that containerd knows would do: only this package reads the topic.
-		err := c.ctr.EventService().Publish(namespaces.WithNamespace(ctx, NamespaceKerf), topicHello,
-			&apievents.NamespaceUpdate{Name: hello})
+		_, err = client.Publish(namespaces.WithNamespace(ctx, NamespaceKerf),
+			&eventsv1.PublishRequest{Topic: topicHello, Event: body})
 		if err != nil {
 			giveUp()
 			return err

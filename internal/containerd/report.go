@@ -11,6 +11,9 @@ import (
 	"net"
 	"strings"
 
+	introspectionv1 "github.com/containerd/containerd/api/services/introspection/v1"
+	versionv1 "github.com/containerd/containerd/api/services/version/v1"
+	"google.golang.org/protobuf/types/known/emptypb"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -105,7 +108,7 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 	defer cancel()
 	var r Report
 	version, err := c.cri.Version(ctx, &criv1.VersionRequest{})
-	if err = c.plain(ctx, "read the version", err); err != nil {
+	if err = c.Plain(ctx, "read the version", err); err != nil {
 		if !errors.Is(err, sharing.ErrUnsupported) {
 			return r, err
 		}
@@ -127,11 +130,11 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 
 // withoutCRI is the report of a containerd that does not serve kubelet, such as Docker's.
 func (c *Client) withoutCRI(ctx context.Context) (Report, error) {
-	version, err := c.ctr.Version(ctx)
+	version, err := versionv1.NewVersionClient(c.conn).Version(ctx, &emptypb.Empty{})
 	if err != nil {
-		return Report{}, c.plain(ctx, "read the version", err)
+		return Report{}, c.Plain(ctx, "read the version", err)
 	}
-	r := Report{Name: NameContainerd, CRI: No, Version: strings.TrimPrefix(version.Version, "v")}
+	r := Report{Name: NameContainerd, CRI: No, Version: strings.TrimPrefix(version.GetVersion(), "v")}
 	c.reportNRI(ctx, &r)
 	r.unchecked("its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off")
 	return r, nil
@@ -141,7 +144,7 @@ func (c *Client) reportContainerd(ctx context.Context, r *Report) {
 	c.reportNRI(ctx, r)
 	status, err := c.cri.Status(ctx, &criv1.StatusRequest{Verbose: true})
 	if err != nil {
-		r.unchecked("%v", c.plain(ctx, "read the CRI plugin's configuration", err))
+		r.unchecked("%v", c.Plain(ctx, "read the CRI plugin's configuration", err))
 		return
 	}
 	readContainerd(r, status.GetInfo()["config"])
@@ -150,10 +153,11 @@ func (c *Client) reportContainerd(ctx context.Context, r *Report) {
 // reportNRI tells what containerd's list of plugins says. A plugin that is there may still be disabled in
 // its own configuration, which containerd does not tell: ProbeNRI can.
 func (c *Client) reportNRI(ctx context.Context, r *Report) {
-	plugins, err := c.ctr.IntrospectionService().Plugins(ctx, "type=="+nriPlugin)
+	plugins, err := introspectionv1.NewIntrospectionClient(c.conn).Plugins(ctx,
+		&introspectionv1.PluginsRequest{Filters: []string{"type==" + nriPlugin}})
 	switch {
 	case err != nil:
-		r.unchecked("%v", c.plain(ctx, "read the state of NRI", err))
+		r.unchecked("%v", c.Plain(ctx, "read the state of NRI", err))
 	case len(plugins.GetPlugins()) == 0:
 		r.NRI = No
 	case plugins.GetPlugins()[0].GetInitErr() != nil:

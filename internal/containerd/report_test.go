@@ -197,14 +197,9 @@ func TestKinds(t *testing.T) {
 		{sharing.Invalid("f", "v", "r", "p"), sharing.ErrInvalid},
 		{errors.New("x"), sharing.ErrUnavailable},
 	} {
-		if got := c.plain(t.Context(), "do it", tt.err); !errors.Is(got, tt.want) ||
+		if got := c.Plain(t.Context(), "do it", tt.err); !errors.Is(got, tt.want) ||
 			!strings.HasPrefix(got.Error(), "do it: ") {
 			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
 		}
-	}
-	absent, path := open(t, nil)
-	if _, err := absent.Image(t.Context(), "busybox:1", PullNever, nil); !errors.Is(err, ErrNoRuntime) ||
-		!strings.Contains(err.Error(), path) {
-		t.Errorf("absent: %v", err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	containersv1 "github.com/containerd/containerd/api/services/containers/v1"
 	tasksv1 "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -52,18 +52,18 @@ func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Se
 	if namespace == NamespaceKubernetes {
 		c.addExited(ctx, exited)
 	}
-	list, err := c.ctr.ContainerService().List(ctx)
+	list, err := containersv1.NewContainersClient(c.conn).List(ctx, &containersv1.ListContainersRequest{})
 	if err != nil {
-		return nil, c.plain(ctx, fmt.Sprintf("list containers of %q", namespace), err)
+		return nil, c.Plain(ctx, fmt.Sprintf("list containers of %q", namespace), err)
 	}
-	tasks, err := c.ctr.TaskService().List(ctx, &tasksv1.ListTasksRequest{})
+	tasks, err := tasksv1.NewTasksClient(c.conn).List(ctx, &tasksv1.ListTasksRequest{})
 	if err != nil {
-		return nil, c.plain(ctx, fmt.Sprintf("list tasks of %q", namespace), err)
+		return nil, c.Plain(ctx, fmt.Sprintf("list tasks of %q", namespace), err)
 	}
 	if namespace == NamespaceKubernetes {
 		c.addExited(ctx, exited)
 	}
-	return seenOf(namespace, list, tasks.GetTasks(), exited), nil
+	return seenOf(namespace, list.GetContainers(), tasks.GetTasks(), exited), nil
 }
 
 // Pods are the UIDs of the pods that the runtime has a sandbox of, running or not, by the CRI alone. Kubelet removes
@@ -73,7 +73,7 @@ func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
 	defer cancel()
 	list, err := c.cri.ListPodSandbox(ctx, &criv1.ListPodSandboxRequest{})
 	if err != nil {
-		return nil, c.plain(ctx, "list pods", err)
+		return nil, c.Plain(ctx, "list pods", err)
 	}
 	out := map[string]bool{}
 	for _, box := range list.GetItems() {
@@ -97,7 +97,7 @@ func (c *Client) addExited(ctx context.Context, exited map[string]bool) {
 }
 
 // seenOf joins containers with their tasks, in the order of their ids.
-func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Process,
+func seenOf(namespace string, list []*containersv1.Container, tasks []*tasktypes.Process,
 	exited map[string]bool) []sharing.Seen {
 	byID := make(map[string]*tasktypes.Process, len(tasks))
 	for _, t := range tasks {
@@ -110,17 +110,18 @@ func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Pr
 	}
 	out := []sharing.Seen{}
 	for _, container := range list {
-		if kind := container.Labels[labelKind]; kind != "" && kind != kindContainer {
+		labels := container.GetLabels()
+		if kind := labels[labelKind]; kind != "" && kind != kindContainer {
 			continue
 		}
-		s := sharing.Seen{ID: container.ID, Removed: exited[container.ID]}
+		s := sharing.Seen{ID: container.GetID(), Removed: exited[container.GetID()]}
 		if namespace == NamespaceKubernetes {
 			s.Ref = sharing.ContainerRef{
-				PodUID: container.Labels[labelPodUID], Namespace: container.Labels[labelPodNamespace],
-				Pod: container.Labels[labelPodName], Container: container.Labels[labelContainer],
+				PodUID: labels[labelPodUID], Namespace: labels[labelPodNamespace],
+				Pod: labels[labelPodName], Container: labels[labelContainer],
 			}
 		}
-		if t := byID[container.ID]; t != nil {
+		if t := byID[container.GetID()]; t != nil {
 			switch t.GetStatus() {
 			case tasktypes.Status_CREATED, tasktypes.Status_RUNNING, tasktypes.Status_PAUSED, tasktypes.Status_PAUSING:
 				s.Running, s.PID, s.Removed = true, int(t.GetPid()), false
@@ -129,8 +130,8 @@ func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Pr
 			case tasktypes.Status_UNKNOWN:
 			}
 		}
-		if container.Spec != nil {
-			readSpec(&s, container.Spec.GetValue())
+		if container.GetSpec() != nil {
+			readSpec(&s, container.GetSpec().GetValue())
 		}
 		out = append(out, s)
 	}

@@ -21,8 +21,8 @@ type layer struct {
 }
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
-var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/mountns", "internal/mounttable",
-	"internal/process", "internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
+var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/helptext", "internal/mountns",
+	"internal/mounttable", "internal/process", "internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{
@@ -381,8 +381,8 @@ var adapters = []adapter{
 			"monitor/stream/...", "deviceplugin/...", "internal/kubelet/...", "internal/containerd/...", "cmd/*",
 			"test/*"}},
 	{"google.golang.org/protobuf", "protobuf is how the node API travels; what decides does not know that it travels",
-		[]string{"api/...", "internal/nodeclient/...", "internal/cli/...", "internal/present/...",
-			"sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
+		[]string{"api/...", "internal/nodeclient/...", "internal/cli/...", "internal/containerd/...",
+			"internal/present/...", "sharing/node/nodeserver/...", "monitor/stream/...", "cmd/*", "test/*"}},
 	{"github.com/prometheus/client_golang",
 		"metrics are made where what they tell is known, and served by a program; its client reads Prometheus",
 		[]string{"internal/promread/...", "sharing/node/metrics/...", "internal/serve/servemetrics",
@@ -392,9 +392,10 @@ var adapters = []adapter{
 	{"github.com/prometheus/common",
 		"an exposition is read by the command line that shows it, and values of Prometheus where they are read",
 		[]string{"internal/promread/...", "internal/cli/..."}},
-	{"github.com/spf13/cobra", "command lines belong to programs", []string{"internal/cli/...", "cmd/*", "sim/cmd/*",
-		"lab/experiment", "test/clitest"}},
-	{"github.com/spf13/pflag", "cobra's flags are of this module", []string{"internal/cli/...", "test/clitest"}},
+	{"github.com/spf13/cobra", "command lines belong to programs",
+		[]string{"internal/cli/...", "internal/helptext", "cmd/*", "sim/cmd/*", "lab/experiment", "test/clitest"}},
+	{"github.com/spf13/pflag", "cobra's flags are of this module",
+		[]string{"internal/cli/...", "internal/helptext", "test/clitest"}},
 	{"go.yaml.in/yaml/v3", "YAML is read where a document has its type, and written where it is shown",
 		[]string{"sharing/config/...", "mig/parted/...", "sim/...", "internal/cli/...", "internal/present/...",
 			"sharing/translate/...", "cmd/*", "test/*"}},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kerf-gpu/kerf/internal/helptext"
 )
 
 // The exit statuses of every command but run, which adds those of a shell.
@@ -139,7 +141,7 @@ accepts kubectl's other flags for the connection to a cluster.`,
 		PersistentPreRunE: checkFlags,
 		Version:           a.versionLine(),
 	}
-	root.SetUsageTemplate(Wrapped(root.UsageTemplate()))
+	helptext.WrapFlags(root, 80)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	dir := a.Getenv("KERF_DIR")
@@ -157,11 +159,6 @@ accepts kubectl's other flags for the connection to a cluster.`,
 	groupsOnly(root)
 	root.SetHelpFunc(showHelp(root.HelpFunc()))
 	return root
-}
-
-// Wrapped is cobra's template of a usage text, with flags in 80 columns.
-func Wrapped(template string) string {
-	return strings.ReplaceAll(template, ".FlagUsages", ".FlagUsagesWrapped 80")
 }
 
 // versionLine is what --version prints.

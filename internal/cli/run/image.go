@@ -18,7 +18,7 @@ import (
 	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
-	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/containerd/runner"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -72,9 +72,9 @@ type imageRun struct {
 	report  *statusFile
 	args    []string
 
-	runtime   *containerd.Client
+	runtime   *runner.Client
 	node      *nodeclient.Client
-	container *containerd.Container
+	container *runner.Container
 	console   *console
 	forward   *forwarder
 }
@@ -82,11 +82,11 @@ type imageRun struct {
 // start does everything up to the program's start. What it made, end removes, also after an error.
 func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (err error) {
 	o := r.options
-	if r.runtime, err = containerd.Open(o.image.socket); err != nil {
+	if r.runtime, err = runner.Open(o.image.socket); err != nil {
 		return err
 	}
 	// Before anything is reserved: an image may be long on its way.
-	image, err := r.runtime.Image(ctx, o.Image, containerd.Pull(o.Pull), r.notice)
+	image, err := r.runtime.Image(ctx, o.Image, runner.Pull(o.Pull), r.notice)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (
 	}
 	r.warn(reserved.GetGrant())
 	r.console = openConsole(r.app.In, r.app.Out)
-	r.container, err = r.runtime.Create(ctx, containerd.ContainerOptions{
+	r.container, err = r.runtime.Create(ctx, runner.ContainerOptions{
 		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.Environment(r.app.Environ()), Dir: o.Dir,
 		Mounts: o.image.mounts,
 		TTY:    r.console != nil, Stdin: r.app.In, Stdout: r.app.Out, Stderr: r.app.ErrOut,

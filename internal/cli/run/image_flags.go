@@ -12,6 +12,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cli/job"
 	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/containerd/runner"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -20,7 +21,7 @@ type imageOptions struct {
 	socket  string
 	volumes []string
 	// mounts are the volumes as check read them.
-	mounts []containerd.Mount
+	mounts []runner.Mount
 }
 
 // onlyForMachines returns the flags that have an effect only on a machine.
@@ -39,7 +40,7 @@ func (o *imageOptions) check(c *cobra.Command, image string) error {
 		return job.WithoutImage(c, []string{"volume", "containerd-socket"})
 	}
 	var errs []error
-	if _, err := containerd.FullName(image); err != nil {
+	if _, err := runner.FullName(image); err != nil {
 		errs = append(errs, err)
 	}
 	o.mounts = nil
@@ -54,10 +55,10 @@ func (o *imageOptions) check(c *cobra.Command, image string) error {
 }
 
 // parseVolume reads SOURCE:TARGET[:ro]. The error is a *sharing.FieldError.
-func parseVolume(v string) (containerd.Mount, error) {
+func parseVolume(v string) (runner.Mount, error) {
 	parts := strings.Split(v, ":")
-	bad := func(problem string) (containerd.Mount, error) {
-		return containerd.Mount{}, sharing.Invalid("--volume", v,
+	bad := func(problem string) (runner.Mount, error) {
+		return runner.Mount{}, sharing.Invalid("--volume", v,
 			"write SOURCE:TARGET or SOURCE:TARGET:ro with absolute paths", "%s", problem)
 	}
 	switch {
@@ -68,6 +69,6 @@ func parseVolume(v string) (containerd.Mount, error) {
 	case len(parts) == 3 && parts[2] != "ro" && parts[2] != "rw":
 		return bad("has an option that is neither ro nor rw")
 	}
-	return containerd.Mount{Source: path.Clean(parts[0]), Target: path.Clean(parts[1]), ReadOnly: len(parts) == 3 &&
+	return runner.Mount{Source: path.Clean(parts[0]), Target: path.Clean(parts[1]), ReadOnly: len(parts) == 3 &&
 		parts[2] == "ro"}, nil
 }

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
-	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/containerd/runner"
 )
 
 // console is kerf's own terminal while a container's program has it. All methods take nil, which is none.
@@ -56,7 +56,7 @@ func (t *console) raw() error {
 }
 
 // follow keeps the size of the container's terminal that of kerf's, until restore.
-func (t *console) follow(c *containerd.Container) {
+func (t *console) follow(c *runner.Container) {
 	if t == nil {
 		return
 	}
@@ -74,7 +74,7 @@ func (t *console) follow(c *containerd.Container) {
 	})
 }
 
-func (t *console) resize(c *containerd.Container) {
+func (t *console) resize(c *runner.Container) {
 	width, height, err := term.GetSize(command.FD(t.out))
 	if err != nil || width <= 0 || height <= 0 {
 		return
@@ -108,7 +108,7 @@ const signalWindow = 10 * time.Second
 
 // forwarder passes the signals that kerf gets on to a container's program, until stop.
 type forwarder struct {
-	container *containerd.Container
+	container *runner.Container
 	ch        chan os.Signal
 	done      chan struct{}
 	joined    sync.WaitGroup
@@ -118,7 +118,7 @@ type forwarder struct {
 }
 
 // forwardTo starts to pass signals on. Those that were ignored when kerf started (nohup) stay ignored.
-func forwardTo(c *containerd.Container) *forwarder {
+func forwardTo(c *runner.Container) *forwarder {
 	f := &forwarder{container: c, ch: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
 		syscall.SIGUSR2} {

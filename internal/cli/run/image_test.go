@@ -15,13 +15,13 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
-	"github.com/kerf-gpu/kerf/internal/containerd"
+	"github.com/kerf-gpu/kerf/internal/containerd/runner"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
 func TestParseVolume(t *testing.T) {
-	for v, want := range map[string]containerd.Mount{
+	for v, want := range map[string]runner.Mount{
 		"/a:/b":          {Source: "/a", Target: "/b"},
 		"/a/:/b/../c:ro": {Source: "/a", Target: "/c", ReadOnly: true},
 		"/:/b:rw":        {Source: "/", Target: "/b"},

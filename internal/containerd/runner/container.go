@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package containerd
+package runner
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	base "github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -80,12 +81,12 @@ type Container struct {
 // Create makes a container with the host's network, its own file system and its own view of processes. No
 // program runs yet.
 func (c *Client) Create(ctx context.Context, o ContainerOptions) (*Container, error) {
-	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	ctx = namespaces.WithNamespace(ctx, base.NamespaceKerf)
 	doing := fmt.Sprintf("create container %q", o.ID)
 	// Between snapshot and container, nothing else keeps the snapshot.
 	leased, done, err := c.ctr.WithLease(ctx)
 	if err != nil {
-		return nil, c.plain(ctx, doing, err)
+		return nil, c.Plain(ctx, doing, err)
 	}
 	defer func() { _ = done(context.WithoutCancel(leased)) }() // it ends by itself a day later
 	made, err := c.ctr.NewContainer(leased, o.ID,
@@ -95,7 +96,7 @@ func (c *Client) Create(ctx context.Context, o ContainerOptions) (*Container, er
 		containerd.WithNewSpec(specOpts(o)...),
 	)
 	if err != nil {
-		return nil, c.plain(ctx, doing, err)
+		return nil, c.Plain(ctx, doing, err)
 	}
 	return &Container{client: c, container: made, options: o}, nil
 }
@@ -158,7 +159,7 @@ func bind(m Mount) specs.Mount {
 // Start runs the OCI hooks and then the program. When it fails, nothing of the program ran; the error holds
 // what a hook said.
 func (k *Container) Start(ctx context.Context) error {
-	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	ctx = namespaces.WithNamespace(ctx, base.NamespaceKerf)
 	doing := fmt.Sprintf("start container %q", k.container.ID())
 	in := &closingReader{from: k.options.Stdin}
 	streams := []cio.Opt{cio.WithStreams(in.orNil(), k.options.Stdout, k.options.Stderr)}
@@ -167,7 +168,7 @@ func (k *Container) Start(ctx context.Context) error {
 	}
 	task, err := k.container.NewTask(ctx, cio.NewCreator(streams...))
 	if err != nil {
-		return k.client.plain(ctx, doing, err)
+		return k.client.Plain(ctx, doing, err)
 	}
 	k.task = task
 	in.onEnd(func() {
@@ -180,9 +181,9 @@ func (k *Container) Start(ctx context.Context) error {
 	})
 	k.waiting, k.stopWait = context.WithCancel(context.WithoutCancel(ctx))
 	if k.exit, err = task.Wait(k.waiting); err != nil { //nolint:contextcheck // the wait outlives this call
-		return k.client.plain(ctx, doing, err)
+		return k.client.Plain(ctx, doing, err)
 	}
-	return k.client.plain(ctx, doing, task.Start(ctx))
+	return k.client.Plain(ctx, doing, task.Start(ctx))
 }
 
 // PID is the program's process id on the host once it was started, else 0.
@@ -216,11 +217,12 @@ func (k *Container) Wait(ctx context.Context) (int, error) {
 // waitAgain waits again after a wait that broke off, or returns why it cannot.
 func (k *Container) waitAgain(ctx context.Context, broken error) error {
 	doing := fmt.Sprintf("wait for container %q", k.container.ID())
-	switch err := k.client.plain(ctx, doing, broken); {
+	switch err := k.client.Plain(ctx, doing, broken); {
 	case errors.Is(err, sharing.ErrNotFound) && k.broken:
 		// A restarting container runtime deletes ended containers, with their status.
-		return &Error{doing + ": it ended while the container runtime was away, and its exit status is lost",
-			sharing.ErrLost}
+		return &base.Error{
+			Text: doing + ": it ended while the container runtime was away, and its exit status is lost",
+			Kind: sharing.ErrLost}
 	case !errors.Is(err, sharing.ErrUnavailable):
 		return err
 	}
@@ -232,30 +234,30 @@ func (k *Container) waitAgain(ctx context.Context, broken error) error {
 	}
 	var err error
 	if k.exit, err = k.task.Wait(k.waiting); err != nil { //nolint:contextcheck // as the first wait
-		return k.client.plain(ctx, doing, err)
+		return k.client.Plain(ctx, doing, err)
 	}
 	return nil
 }
 
 // Signal sends a signal to the program. One that has ended is no error.
 func (k *Container) Signal(ctx context.Context, s syscall.Signal) error {
-	err := k.task.Kill(namespaces.WithNamespace(ctx, NamespaceKerf), s)
+	err := k.task.Kill(namespaces.WithNamespace(ctx, base.NamespaceKerf), s)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
-	return k.client.plain(ctx, fmt.Sprintf("signal container %q", k.container.ID()), err)
+	return k.client.Plain(ctx, fmt.Sprintf("signal container %q", k.container.ID()), err)
 }
 
 // Resize tells the program's terminal its size in characters.
 func (k *Container) Resize(ctx context.Context, width, height int) error {
 	//nolint:gosec // the size of a terminal
-	err := k.task.Resize(namespaces.WithNamespace(ctx, NamespaceKerf), uint32(width), uint32(height))
-	return k.client.plain(ctx, fmt.Sprintf("resize terminal of container %q", k.container.ID()), err)
+	err := k.task.Resize(namespaces.WithNamespace(ctx, base.NamespaceKerf), uint32(width), uint32(height))
+	return k.client.Plain(ctx, fmt.Sprintf("resize terminal of container %q", k.container.ID()), err)
 }
 
 // Remove ends the program if it runs and deletes container and snapshot. What is gone already is no error.
 func (k *Container) Remove(ctx context.Context) error {
-	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	ctx = namespaces.WithNamespace(ctx, base.NamespaceKerf)
 	doing := fmt.Sprintf("remove container %q", k.container.ID())
 	if k.stopWait != nil {
 		defer k.stopWait()
@@ -267,7 +269,7 @@ func (k *Container) Remove(ctx context.Context) error {
 	if k.task != nil {
 		_, taskErr = k.task.Delete(ctx, containerd.WithProcessKill)
 	}
-	return k.client.plain(ctx, doing, errors.Join(gone(taskErr),
+	return k.client.Plain(ctx, doing, errors.Join(gone(taskErr),
 		gone(k.container.Delete(ctx, containerd.WithSnapshotCleanup))))
 }
 
@@ -281,10 +283,10 @@ func gone(err error) error {
 // Sweep removes containers of Create that do not run and were left long ago by killed callers. It is best effort; the
 // error is for logs.
 func (c *Client) Sweep(ctx context.Context) error {
-	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
+	ctx = namespaces.WithNamespace(ctx, base.NamespaceKerf)
 	list, err := c.ctr.Containers(ctx, fmt.Sprintf("labels.%q==1", labelRun))
 	if err != nil {
-		return c.plain(ctx, "list left-over containers", err)
+		return c.Plain(ctx, "list left-over containers", err)
 	}
 	var errs []error
 	for _, container := range list {
@@ -308,5 +310,5 @@ func (c *Client) Sweep(ctx context.Context) error {
 		}
 		errs = append(errs, gone(container.Delete(ctx, containerd.WithSnapshotCleanup)))
 	}
-	return c.plain(ctx, "remove left-over containers", errors.Join(errs...))
+	return c.Plain(ctx, "remove left-over containers", errors.Join(errs...))
 }

@@ -1,19 +1,24 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package containerd
+package runner
 
 import (
 	"errors"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"go.uber.org/goleak"
 
+	base "github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/sharing"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFullName(t *testing.T) {
 	for ref, want := range map[string]string{
@@ -91,5 +96,19 @@ func TestClosingReader(t *testing.T) {
 	}
 	if (&closingReader{}).orNil() != nil {
 		t.Error("a reader without a source")
+	}
+}
+
+// The error of containerd's own client tells, too, that no container runtime is there.
+func TestNoRuntime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "containerd.sock")
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Image(t.Context(), "busybox:1", PullNever, nil); !errors.Is(err, base.ErrNoRuntime) ||
+		!strings.Contains(err.Error(), path) {
+		t.Error(err)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package containerd
+package runner
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	base "github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -64,7 +65,7 @@ func (c *Client) Image(ctx context.Context, ref string, pull Pull, notice func(s
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, NamespaceKerf), pullTimeout)
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, base.NamespaceKerf), pullTimeout)
 	defer cancel()
 	var image containerd.Image
 	if pull != PullAlways {
@@ -85,7 +86,7 @@ func (c *Client) Image(ctx context.Context, ref string, pull Pull, notice func(s
 		err = image.Unpack(ctx, "")
 	}
 	if err != nil {
-		return nil, c.plain(ctx, fmt.Sprintf("unpack image %q", name), err)
+		return nil, c.Plain(ctx, fmt.Sprintf("unpack image %q", name), err)
 	}
 	return &Image{Name: image.Name(), image: image}, nil
 }
@@ -98,18 +99,18 @@ func (c *Client) local(ctx context.Context, ref, name string) (containerd.Image,
 			return image, nil
 		}
 		if !errdefs.IsNotFound(err) {
-			return nil, c.plain(ctx, fmt.Sprintf("look for image %q", n), err)
+			return nil, c.Plain(ctx, fmt.Sprintf("look for image %q", n), err)
 		}
 	}
 	// Kubernetes, Docker's own containerd, nerdctl and ctr, in this order.
-	for _, from := range []string{NamespaceKubernetes, "moby", "default"} {
+	for _, from := range []string{base.NamespaceKubernetes, "moby", "default"} {
 		for _, n := range []string{name, ref} {
 			image, err := c.ctr.ImageService().Get(namespaces.WithNamespace(ctx, from), n)
 			if errdefs.IsNotFound(err) {
 				continue
 			}
 			if err != nil {
-				return nil, c.plain(ctx, fmt.Sprintf("look for image %q in %q", n, from), err)
+				return nil, c.Plain(ctx, fmt.Sprintf("look for image %q in %q", n, from), err)
 			}
 			return c.adopt(ctx, from, image)
 		}
@@ -124,7 +125,7 @@ func (c *Client) adopt(ctx context.Context, from string, image images.Image) (co
 	// Until the image names its content, nothing else keeps it.
 	ctx, done, err := c.ctr.WithLease(ctx)
 	if err != nil {
-		return nil, c.plain(ctx, doing, err)
+		return nil, c.Plain(ctx, doing, err)
 	}
 	defer func() { _ = done(context.WithoutCancel(ctx)) }() // it ends by itself a day later
 	there, here := namespaces.WithNamespace(ctx, from), c.ctr.ContentStore()
@@ -136,14 +137,14 @@ func (c *Client) adopt(ctx context.Context, from string, image images.Image) (co
 	// Labels keep the parts as long as the image: they are what garbage collection follows.
 	if err := images.Dispatch(ctx, images.Handlers(fetch, images.SetChildrenLabels(here, children)), nil,
 		image.Target); err != nil {
-		return nil, c.plain(ctx, doing, err)
+		return nil, c.Plain(ctx, doing, err)
 	}
 	made, err := c.ctr.ImageService().Create(ctx, images.Image{Name: image.Name, Target: image.Target})
 	if errdefs.IsAlreadyExists(err) {
 		made, err = c.ctr.ImageService().Get(ctx, image.Name)
 	}
 	if err != nil {
-		return nil, c.plain(ctx, doing, err)
+		return nil, c.Plain(ctx, doing, err)
 	}
 	return containerd.NewImage(c.ctr, made), nil
 }
@@ -182,7 +183,7 @@ func (c *Client) pull(ctx context.Context, name string) (containerd.Image, error
 	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, options)})
 	image, err := c.ctr.Pull(ctx, name, containerd.WithPullUnpack, containerd.WithResolver(resolver))
 	if err != nil {
-		return nil, c.plain(ctx, fmt.Sprintf("pull image %q", name), err)
+		return nil, c.Plain(ctx, fmt.Sprintf("pull image %q", name), err)
 	}
 	return image, nil
 }
