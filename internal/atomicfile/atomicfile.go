@@ -176,10 +176,13 @@ func (g generations) at(step string) error {
 // links, the content moves.
 func keep(path, previous string) error {
 	temp := filepath.Join(filepath.Dir(previous), tempPrefix+filepath.Base(previous))
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	err := os.Link(path, temp)
+	if errors.Is(err, fs.ErrExist) { // a crash left it
+		if err := os.Remove(temp); err != nil {
+			return err
+		}
+		err = os.Link(path, temp)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // there was nothing
