@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	// look is the interval of checks of kubelet's socket and Kerf's. Notifications can be lost; three stats twenty
-	// times a second cost nothing. A restarted kubelet admits its pods again within a few hundred milliseconds. It
+	// look is the interval of checks of kubelet's socket and Kerf's. Notifications can be lost. A restarted kubelet admits its pods again within a few hundred milliseconds. It
 	// fails those whose resource is not registered by then.
 	look = 50 * time.Millisecond
+	// lookWatched is that interval while kubelet watches the list: the watch of a kubelet that ends breaks at once.
+	lookWatched = time.Second
 	// streamDeadline is how long kubelet may take from its answer to watching the list.
 	streamDeadline = 10 * time.Second
 	// firstPause doubles up to lastPause between attempts that fail.
@@ -140,6 +141,7 @@ func (e *endpoint) round(ctx context.Context, s, old *server, seen identity) str
 		case <-streaming:
 			// This is the proof that kubelet knows us, whatever becomes of its answer.
 			streaming, watched = nil, true
+			tick.Reset(lookWatched)
 			e.note(true, nil)
 			e.log.Info("registered device plugin", "resource", e.svc.resource, "socket", s.name())
 			old.close()
