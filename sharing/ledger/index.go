@@ -68,19 +68,30 @@ func (x *index) Grants() []Grant {
 	if x.seen == nil {
 		x.seen = make([]Grant, 0, len(x.order))
 		for _, e := range x.order {
-			x.seen = append(x.seen, x.show(e))
+			x.seen = append(x.seen, *x.shown(e))
 		}
 	}
 	return x.seen
 }
 
+// AppendShown appends all grants, by id, as Grants returns them. A grant that has not changed since an earlier call is
+// the same pointer.
+func (x *index) AppendShown(to []*Grant) []*Grant {
+	for _, e := range x.order {
+		to = append(to, x.shown(e))
+	}
+	return to
+}
+
 // show returns the entry as it is, from a copy that is made once for each change.
-func (x *index) show(e *entry) Grant {
+func (x *index) show(e *entry) Grant { return *x.shown(e) }
+
+func (x *index) shown(e *entry) *Grant {
 	if e.seen == nil {
 		g := x.grant(e)
 		e.seen = &g
 	}
-	return *e.seen
+	return e.seen
 }
 
 // touch is called before or after a change of the entry, or of the grants that share its cap. It drops the cached views

@@ -3,16 +3,20 @@
 
 package ledger
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // Transition is a step in the life of a grant, or of one of its attachments.
 type Transition struct {
 	Grant GrantID
-	// GPUs are those of the grant.
-	GPUs []sharing.GPURef
 	// Attachment is true for a step of an attachment. ContainerID names its container; it is empty for a process.
 	Attachment  bool
 	ContainerID string
+	// Instance is true if the grant has a MIG instance.
+	Instance bool
 	// From and To differ. Gone is what comes before the first step and after the last one.
 	From, To State
 }
@@ -64,15 +68,13 @@ func (e *entry) steps(was, now life) (out []Transition) {
 	if was == now {
 		return nil
 	}
+	instance := slices.ContainsFunc(e.grant.Placement, func(s sharing.Share) bool { return !s.MIG.None() })
 	step := func(attachment bool, containerID string, from, to State) {
 		if from == to {
 			return
 		}
-		t := Transition{Grant: e.grant.ID, Attachment: attachment, ContainerID: containerID, From: from, To: to}
-		for _, f := range e.grant.Placement {
-			t.GPUs = append(t.GPUs, f.GPU)
-		}
-		out = append(out, t)
+		out = append(out, Transition{Grant: e.grant.ID, Attachment: attachment, ContainerID: containerID,
+			Instance: instance, From: from, To: to})
 	}
 	if was.state == Released {
 		step(false, "", was.state, now.state)

@@ -63,12 +63,12 @@ func TestTransitions(t *testing.T) {
 		Request:   sharing.Request{GPUs: 1, Memory: 1 << 30},
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "g"}, Memory: 1 << 30}},
 	}
-	on, c := []sharing.GPURef{sharing.GPURef{UUID: "g"}}, "c1"
+	const c = "c1"
 	grant := func(from, to ledger.State) ledger.Transition {
-		return ledger.Transition{Grant: "a", GPUs: on, From: from, To: to}
+		return ledger.Transition{Grant: "a", From: from, To: to}
 	}
 	attachment := func(from, to ledger.State) ledger.Transition {
-		return ledger.Transition{Grant: "a", GPUs: on, Attachment: true, ContainerID: c, From: from, To: to}
+		return ledger.Transition{Grant: "a", Attachment: true, ContainerID: c, From: from, To: to}
 	}
 	for _, tt := range []struct {
 		name string

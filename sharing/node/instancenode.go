@@ -66,7 +66,9 @@ func (n instanceNode) Grant(id ledger.GrantID) (out instances.Grant, is bool) {
 
 func (n instanceNode) Changed() <-chan struct{} { return n.r.changed.wait() }
 
-func (n instanceNode) Subscribe() instances.Transitions { return n.r.Store.Subscribe() }
+func (n instanceNode) Subscribe(wants func(ledger.Transition) bool) instances.Transitions {
+	return n.r.Store.Subscribe(wants)
+}
 
 func (n instanceNode) Announce() { n.r.changed.announce() }
 

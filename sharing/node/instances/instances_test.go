@@ -291,7 +291,7 @@ func (w *wakes) Wake() { w.n++ }
 // The manager hears of grants that are gone. What becomes of attachments concerns no instance.
 func TestHeard(t *testing.T) {
 	grant := func(from, to ledger.State) ledger.Transition {
-		return ledger.Transition{Grant: "g", From: from, To: to}
+		return ledger.Transition{Grant: "g", Instance: true, From: from, To: to}
 	}
 	attachment := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Released, To: ledger.Assigned}
 	ended := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Active, To: ledger.Released}
@@ -303,6 +303,8 @@ func TestHeard(t *testing.T) {
 	}{
 		"nothing":     {},
 		"a new grant": {steps: []ledger.Transition{grant(ledger.Released, ledger.Reserved)}, look: true},
+		"a new grant without an instance": {steps: []ledger.Transition{{Grant: "h", From: ledger.Released,
+			To: ledger.Reserved}}},
 		"attachments": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Active), ended,
 			grant(ledger.Active, ledger.Reserved)}},
 		"a grant ended": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Released)}, look: true,
@@ -312,14 +314,15 @@ func TestHeard(t *testing.T) {
 		"some of it is lost": {steps: []ledger.Transition{attachment}, resync: true, look: true, wakes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			steps := slices.DeleteFunc(tt.steps, func(s ledger.Transition) bool { return !comesOrGoes(s) })
 			m := &wakes{}
 			s := New(slog.New(slog.DiscardHandler), nil, Files{})
 			s.SetManager(m)
-			if look := s.heard(tt.steps, tt.resync); look != tt.look || m.n != tt.wakes {
+			if look := s.heard(steps, tt.resync); look != tt.look || m.n != tt.wakes {
 				t.Errorf("look %v, %d wakes", look, m.n)
 			}
 			s.SetManager(nil)
-			s.heard(tt.steps, tt.resync)
+			s.heard(steps, tt.resync)
 		})
 	}
 }

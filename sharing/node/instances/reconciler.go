@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,8 +56,8 @@ type Node interface {
 	// Changed returns a channel that is closed after the next change of the node's state. Announce is such a change.
 	Changed() <-chan struct{}
 	Announce()
-	// Subscribe delivers the transitions of all grants.
-	Subscribe() Transitions
+	// Subscribe delivers the transitions that wants chooses.
+	Subscribe(wants func(ledger.Transition) bool) Transitions
 	// Created reports an attempt. Its error is that of the attempt.
 	Created(g Grant, r Result) error
 }
@@ -174,7 +175,7 @@ func (s *Reconciler) Manager() Manager {
 // Run creates instances until ctx ends. It also finds those that were created before it started.
 func (s *Reconciler) Run(ctx context.Context) error {
 	var g errgroup.Group
-	news := s.node.Subscribe()
+	news := s.node.Subscribe(comesOrGoes)
 	defer news.Close()
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -203,18 +204,19 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
+// comesOrGoes chooses the first step of a grant with an instance, and the last one of any grant: a GPU that nobody uses
+// can get another layout.
+func comesOrGoes(step ledger.Transition) bool {
+	return !step.Attachment && (step.From == ledger.Released && step.Instance || step.To == ledger.Released)
+}
+
 // heard reports whether grants have come or gone. The manager hears of those that are gone.
 func (s *Reconciler) heard(steps []ledger.Transition, resync bool) bool {
-	came, gone := resync, resync
-	for _, step := range steps {
-		if !step.Attachment {
-			came, gone = came || step.From == ledger.Released, gone || step.To == ledger.Released
-		}
-	}
+	gone := resync || slices.ContainsFunc(steps, func(s ledger.Transition) bool { return s.To == ledger.Released })
 	if m := s.Manager(); m != nil && gone {
 		m.Wake()
 	}
-	return came || gone
+	return gone || len(steps) > 0
 }
 
 // due are the grants for which an attempt begins now. It forgets grants that ended.
@@ -297,7 +299,7 @@ func (s *Reconciler) create(ctx context.Context, g Grant) error {
 // Await returns once the grant's instance can be given to a container, if it has one. The error is that of the last
 // attempt, or sharing.ErrUnavailable after ctx.
 func (s *Reconciler) Await(ctx context.Context, id ledger.GrantID) error {
-	for s.Soon(); ; {
+	for first := true; ; first = false {
 		changed := s.node.Changed()
 		g, ok := s.node.Grant(id)
 		s.mu.Lock()
@@ -305,6 +307,9 @@ func (s *Reconciler) Await(ctx context.Context, id ledger.GrantID) error {
 		s.mu.Unlock()
 		if !ok || !g.Container || a.device.UUID != "" {
 			return nil
+		}
+		if first {
+			s.Soon()
 		}
 		if a.err != nil && !a.busy {
 			return a.err

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +51,7 @@ func (r *Releaser) emptied(group cgroup.Group) {
 // follow has the Releaser look at what the transitions of grants concern. It settles the checkpoint at intervals: a
 // container that starts would wait for each write.
 func (r *Releaser) follow(ctx context.Context) {
-	news := r.Store.Subscribe()
+	news := r.Store.Subscribe(func(s ledger.Transition) bool { return !s.Attachment && s.To == ledger.Releasing })
 	defer news.Close()
 	t := time.NewTicker(reservationsEvery)
 	defer t.Stop()
@@ -69,10 +68,7 @@ func (r *Releaser) follow(ctx context.Context) {
 		if resync {
 			r.Wake()
 		}
-		if slices.ContainsFunc(steps, func(s ledger.Transition) bool {
-			return !s.Attachment &&
-				s.To == ledger.Releasing
-		}) {
+		if len(steps) > 0 {
 			r.queue.Add(reservations)
 		}
 	}

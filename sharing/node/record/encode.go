@@ -19,7 +19,7 @@ func Encode(r Record) ([]byte, error) { return new(Encoder).Encode(r) }
 // records, and the other grants would take most of that time. The zero value is ready. One goroutine at a time may use
 // it.
 type Encoder struct {
-	before map[string]rendered
+	before map[string]*rendered
 	// turn counts the records, so that grants that the last one did not have are known.
 	turn uint64
 	out  []byte
@@ -40,7 +40,7 @@ func (e *Encoder) Encode(r Record) ([]byte, error) {
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
 	if e.before == nil {
-		e.before = make(map[string]rendered, len(r.Grants))
+		e.before = make(map[string]*rendered, len(r.Grants))
 	}
 	e.turn++
 	// The envelope by hand: a pass through the encoder would check and copy the whole body again.
@@ -49,23 +49,24 @@ func (e *Encoder) Encode(r Record) ([]byte, error) {
 	out = append(append(out, make([]byte, hex.EncodedLen(sha256.Size))...), `","body":`...)
 	body := len(out)
 	out = append(append(append(out, `{"boot_id":`...), boot...), `,"grants":[`...)
-	for i, g := range r.Grants {
-		one, ok := e.before[g.ID]
-		if !ok || !one.grant.equal(g) {
+	for i := range r.Grants {
+		g := &r.Grants[i]
+		one := e.before[g.ID]
+		if one == nil || !one.grant.equal(g) {
 			text, err := json.Marshal(g)
 			if err != nil {
 				return nil, fmt.Errorf("encode record: grant %q: %w", g.ID, err)
 			}
-			one = rendered{grant: g, text: text}
+			one = &rendered{grant: *g, text: text}
+			e.before[g.ID] = one
 		}
 		one.turn = e.turn
-		e.before[g.ID] = one
 		if i > 0 {
 			out = append(out, ',')
 		}
 		out = append(out, one.text...)
 	}
-	maps.DeleteFunc(e.before, func(_ string, one rendered) bool { return one.turn != e.turn })
+	maps.DeleteFunc(e.before, func(_ string, one *rendered) bool { return one.turn != e.turn })
 	out = append(out, "]}"...)
 	digest := sha256.Sum256(out[body:])
 	hex.Encode(out[sum:], digest[:])

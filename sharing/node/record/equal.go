@@ -7,7 +7,7 @@ import "slices"
 
 // equal reports whether both have the same text. It runs for each grant of a node whenever one of them changes, and
 // reflection is too slow for that. A test checks that it compares all fields.
-func (g Grant) equal(o Grant) bool {
+func (g *Grant) equal(o *Grant) bool {
 	return g.ID == o.ID && g.Name == o.Name && g.UID == o.UID && g.PID == o.PID && g.PodUID == o.PodUID &&
 		g.Container == o.Container &&
 		g.Profile == o.Profile && g.MinLevel == o.MinLevel && g.Level == o.Level && g.Backend == o.Backend &&

@@ -39,19 +39,19 @@ func TestEqualLooksAtEachField(t *testing.T) {
 			t.Fatalf("%s: the test does not know kind %s", name, v.Kind())
 		}
 		fields++
-		if one.equal(other) || other.equal(one) {
+		if one.equal(&other) || other.equal(&one) {
 			t.Errorf("grants that differ in %s are equal", name)
 		}
 	}
 	walk(func(g *Grant) reflect.Value { return reflect.ValueOf(g).Elem() }, "Grant")
-	if one, other := full(t), full(t); !one.equal(other) {
+	if one, other := full(t), full(t); !one.equal(&other) {
 		t.Errorf("not equal: %+v and %+v", one, other)
 	}
 	if fields < 40 {
 		t.Errorf("only %d fields were tried", fields)
 	}
 	none, empty := Grant{}, Grant{Shares: []Share{}}
-	if none.equal(empty) {
+	if none.equal(&empty) {
 		t.Error("no list of shares and an empty one are equal, and are written differently")
 	}
 }

@@ -4,12 +4,57 @@
 package store
 
 import (
+	"maps"
+
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
+
+// kept is what was written last. Each container's start writes all grants twice, and nearly all are as before.
+type kept struct {
+	// shown are the grants to write, and grants what is written.
+	shown  []*ledger.Grant
+	grants []record.Grant
+	// made has the record of each grant that was written last.
+	made map[ledger.GrantID]*made
+	turn uint64
+}
+
+// made is the record of a grant as it was shown, and the turn in which it was last shown. It is written if it lasts.
+type made struct {
+	of     *ledger.Grant
+	record record.Grant
+	lasts  bool
+	turn   uint64
+}
+
+// record returns the records of the grants that are shown: those with a cgroup, and those of pods. It is good until the
+// next call.
+func (k *kept) record() []record.Grant {
+	if k.made == nil {
+		k.made = map[ledger.GrantID]*made{}
+	}
+	k.turn++
+	k.grants = k.grants[:0]
+	for _, g := range k.shown {
+		one := k.made[g.ID]
+		if one == nil || one.of != g {
+			a := g.Current()
+			one = &made{of: g, lasts: a.Cgroup != "" || g.Owner.Pod(), record: Recorded(g.Reservation, a)}
+			one.record.ClaimEnded = g.Withdrawn == ledger.ClaimEnded
+			k.made[g.ID] = one
+		}
+		one.turn = k.turn
+		if one.lasts {
+			k.grants = append(k.grants, one.record)
+		}
+	}
+	maps.DeleteFunc(k.made, func(_ ledger.GrantID, one *made) bool { return one.turn != k.turn })
+	return k.grants
+}
 
 // Recorded is the record of a grant with one of its attachments.
 func Recorded(c ledger.Reservation, a ledger.Attachment) record.Grant {

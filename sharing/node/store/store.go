@@ -55,6 +55,8 @@ type Store struct {
 	ledger *ledger.Ledger
 	// subscribers receive the transitions of each change.
 	subscribers []*Subscription
+	// kept is guarded by the lock of file, which is held where record is called.
+	kept kept
 }
 
 // New makes a store. It has no grants until they are restored.
@@ -160,18 +162,12 @@ func (s *Store) Settle() error {
 // Waiting is how many callers of Save there were whose checkpoint is not on the disk.
 func (s *Store) Waiting() uint64 { return s.file.Waiting() }
 
-// record is what is written.
+// record is what is written. One goroutine at a time calls it.
 func (s *Store) record() record.Record {
-	grants := s.Grants()
-	rec := record.Record{BootID: s.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
-	for _, g := range grants {
-		if a := g.Current(); a.Cgroup != "" || g.Owner.Pod() {
-			one := Recorded(g.Reservation, a)
-			one.ClaimEnded = g.Withdrawn == ledger.ClaimEnded
-			rec.Grants = append(rec.Grants, one)
-		}
-	}
-	return rec
+	s.mu.Lock()
+	s.kept.shown = s.ledger.AppendShown(s.kept.shown[:0])
+	s.mu.Unlock()
+	return record.Record{BootID: s.opt.BootID, Grants: s.kept.record()}
 }
 
 // Loaded is the content of a checkpoint.

@@ -10,12 +10,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// most is how many transitions wait for a subscriber. A container makes some ten of them.
+// most is how many transitions wait for a subscriber.
 const most = 4096
 
 // Subscription has the transitions that its subscriber has not taken yet. It is safe for concurrent use.
 type Subscription struct {
 	store *Store
+	wants func(ledger.Transition) bool
 	ready chan struct{}
 
 	// mu is taken inside of the store.
@@ -24,9 +25,11 @@ type Subscription struct {
 	lost    bool
 }
 
-// Subscribe delivers all transitions from now on, in order, until Close. Its first Take tells to read the grants.
-func (s *Store) Subscribe() *Subscription {
-	sub := &Subscription{store: s, ready: make(chan struct{}, 1), lost: true}
+// Subscribe delivers the transitions that wants chooses from now on, in order, until Close. Its first Take tells to read
+// the grants. A container that starts makes some ten transitions, and each one that is delivered wakes the subscriber,
+// which then competes with the start.
+func (s *Store) Subscribe(wants func(ledger.Transition) bool) *Subscription {
+	sub := &Subscription{store: s, wants: wants, ready: make(chan struct{}, 1), lost: true}
 	sub.ready <- struct{}{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,11 +61,19 @@ func (s *Subscription) Take() (steps []ledger.Transition, resync bool) {
 func (s *Subscription) deliver(steps []ledger.Transition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting)+len(steps) > most {
-		s.waiting, s.lost = nil, true
+	wanted := 0
+	for _, step := range steps {
+		if !s.wants(step) {
+			continue
+		}
+		wanted++
+		if len(s.waiting) == most {
+			s.waiting, s.lost = nil, true
+		}
+		s.waiting = append(s.waiting, step)
 	}
-	if len(steps) <= most {
-		s.waiting = append(s.waiting, steps...)
+	if wanted == 0 {
+		return
 	}
 	select {
 	case s.ready <- struct{}{}:

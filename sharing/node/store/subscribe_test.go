@@ -44,6 +44,28 @@ func inOrder(t *testing.T, steps []ledger.Transition, from int) int {
 	return from + len(steps)/2
 }
 
+// all chooses every transition.
+func all(ledger.Transition) bool { return true }
+
+// A subscriber is woken for what it wants alone.
+func TestSubscribersChoose(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, boot)
+	sub := b.Subscribe(func(s ledger.Transition) bool { return s.To == ledger.Released && s.Grant == "g-00001" })
+	defer sub.Close()
+	if _, resync := sub.Take(); !ready(sub) || !resync {
+		t.Fatal("the first Take has to tell to read the grants")
+	}
+	b.change(t, 0, 1)
+	if steps, _ := sub.Take(); ready(sub) || len(steps) > 0 {
+		t.Errorf("woken for %v", steps)
+	}
+	b.change(t, 1, 2)
+	if steps, resync := sub.Take(); !ready(sub) || resync || len(steps) != 1 || steps[0].Grant != "g-00001" {
+		t.Errorf("%v, resync %v", steps, resync)
+	}
+}
+
 // ready reports whether there is something to take.
 func ready(s *store.Subscription) bool {
 	select {
@@ -60,7 +82,7 @@ func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, boot)
 	b.change(t, 0, 1)
-	sub, slow := b.Subscribe(), b.Subscribe()
+	sub, slow := b.Subscribe(all), b.Subscribe(all)
 	defer slow.Close()
 	if steps, resync := sub.Take(); !ready(sub) || len(steps) > 0 || !resync {
 		t.Errorf("at first: %v, resync %v", steps, resync)
@@ -95,7 +117,7 @@ func TestSubscribersFollow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, boot)
-		sub := b.Subscribe()
+		sub := b.Subscribe(all)
 		there := map[ledger.GrantID]bool{}
 		stop := make(chan struct{})
 		go func() {
