@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// look is the interval of checks of kubelet's socket and Kerf's. Notifications can be lost. A restarted kubelet admits its pods again within a few hundred milliseconds. It
-	// fails those whose resource is not registered by then.
+	// look is the interval of checks of kubelet's socket and Kerf's. Notifications can be lost. A restarted kubelet
+	// admits its pods again within a few hundred milliseconds. It fails those whose resource is not registered by then.
 	look = 50 * time.Millisecond
 	// lookWatched is that interval while kubelet watches the list: the watch of a kubelet that ends breaks at once.
 	lookWatched = time.Second

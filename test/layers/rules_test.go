@@ -22,7 +22,8 @@ type layer struct {
 
 // tools are the internal packages that know nothing of GPUs; any package above may use them.
 var tools = []string{"internal/atomicfile", "internal/failpoint", "internal/helptext", "internal/mountns",
-	"internal/mounttable", "internal/process", "internal/quiesce", "internal/serve/...", "internal/trusted", "internal/sleep"}
+	"internal/mounttable", "internal/process", "internal/quiesce", "internal/serve/...",
+	"internal/trusted", "internal/sleep"}
 
 // layers are ordered from the bottom up. A package that no pattern matches has no place yet: give it one.
 var layers = []layer{

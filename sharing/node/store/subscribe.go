@@ -25,8 +25,8 @@ type Subscription struct {
 	lost    bool
 }
 
-// Subscribe delivers the transitions that wants chooses from now on, in order, until Close. Its first Take tells to read
-// the grants. A container that starts makes some ten transitions, and each one that is delivered wakes the subscriber,
+// Subscribe delivers the transitions that wants chooses from now on, in order, until Close. Its first Take tells to
+// read the grants. A container that starts makes some ten transitions. Each one that is delivered wakes the subscriber,
 // which then competes with the start.
 func (s *Store) Subscribe(wants func(ledger.Transition) bool) *Subscription {
 	sub := &Subscription{store: s, wants: wants, ready: make(chan struct{}, 1), lost: true}
