@@ -204,8 +204,8 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
-// comesOrGoes chooses the first step of a grant with an instance, and the last one of any grant: a GPU that nobody uses
-// can get another layout.
+// comesOrGoes chooses the first step of a grant with an instance, and the last one of any grant. An unused GPU can get
+// another layout.
 func comesOrGoes(step ledger.Transition) bool {
 	return !step.Attachment && (step.From == ledger.Released && step.Instance || step.To == ledger.Released)
 }
