@@ -19,7 +19,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # gRPC's own traces need html/template, which calls methods by name. The linker then keeps every method of every type, and
 # the agent is larger by half (verify-linked).
-export GOFLAGS := $(GOFLAGS) -tags=grpcnotrace
+export GOFLAGS := $(filter-out -tags=grpcnotrace,$(GOFLAGS)) -tags=grpcnotrace
 GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
 
 # What the images hold is to be the same bytes from the same source, wherever and whenever it is built: no paths of the

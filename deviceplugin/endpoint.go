@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// look is the interval of checks of kubelet's socket and Kerf's. Notifications can be lost. A restarted kubelet
-	// admits its pods again within a few hundred milliseconds. It fails those whose resource is not registered by then.
+	// look is the interval of checks of kubelet's socket and Kerf's. File events can be lost. A restarted kubelet
+	// admits its pods again in a few hundred milliseconds, and fails each pod with a resource that is not registered.
 	look = 50 * time.Millisecond
-	// lookWatched is that interval while kubelet watches the list: the watch of a kubelet that ends breaks at once.
+	// lookWatched is the interval while kubelet watches the list. If kubelet ends, its watch ends at once.
 	lookWatched = time.Second
 	// streamDeadline is how long kubelet may take from its answer to watching the list.
 	streamDeadline = 10 * time.Second

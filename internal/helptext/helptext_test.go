@@ -15,8 +15,8 @@ func TestWrapFlags(t *testing.T) {
 	root := &cobra.Command{Use: "root"}
 	child := &cobra.Command{Use: "child", Run: func(*cobra.Command, []string) {}}
 	root.AddCommand(child)
-	root.PersistentFlags().String("far", "", "a flag of all commands whose text is longer than a line of forty columns")
-	child.Flags().String("near", "", "a flag of this command whose text is longer than a line of forty columns")
+	root.PersistentFlags().String("far", "", "a flag of all commands with more text than a line of forty columns holds")
+	child.Flags().String("near", "", "a flag of this command with more text than a line of forty columns holds")
 	before := child.UsageString()
 	WrapFlags(root, 40)
 	after := child.UsageString()

@@ -170,6 +170,11 @@ func (c *checked) checkIndexes() {
 		len(c.order) != len(c.grants) {
 		c.breach("%d grants are in order, of %d", len(c.order), len(c.grants))
 	}
+	for _, e := range c.order {
+		if e.seen != nil && !reflect.DeepEqual(*e.seen, c.grant(e)) {
+			c.breach("the copy of grant %q is not the grant", e.grant.ID)
+		}
+	}
 	for i, g := range c.seen {
 		if i >= len(c.order) || !reflect.DeepEqual(g, c.grant(c.order[i])) {
 			c.breach("grant %q is shown as it was", g.ID)

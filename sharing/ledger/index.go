@@ -39,7 +39,7 @@ func (x *index) Get(id GrantID) (Grant, bool) {
 	if !ok {
 		return Grant{}, false
 	}
-	return x.show(e), true
+	return *e.show(x), true
 }
 
 // ByContainer returns the grant of a pod's container, the one with the least id where facts brought several. The caller
@@ -47,7 +47,7 @@ func (x *index) Get(id GrantID) (Grant, bool) {
 func (x *index) ByContainer(podUID, container string) (Grant, bool) {
 	for _, e := range x.pods[podUID] {
 		if e.grant.Owner.Container == container {
-			return x.show(e), true
+			return *e.show(x), true
 		}
 	}
 	return Grant{}, false
@@ -68,25 +68,23 @@ func (x *index) Grants() []Grant {
 	if x.seen == nil {
 		x.seen = make([]Grant, 0, len(x.order))
 		for _, e := range x.order {
-			x.seen = append(x.seen, *x.shown(e))
+			x.seen = append(x.seen, *e.show(x))
 		}
 	}
 	return x.seen
 }
 
-// AppendShown appends all grants, by id, as Grants returns them. A grant that has not changed since an earlier call is
-// the same pointer.
-func (x *index) AppendShown(to []*Grant) []*Grant {
+// AppendGrants appends all grants, by id, as Grants returns them. If a grant has not changed since an earlier call, its
+// pointer is the same.
+func (x *index) AppendGrants(to []*Grant) []*Grant {
 	for _, e := range x.order {
-		to = append(to, x.shown(e))
+		to = append(to, e.show(x))
 	}
 	return to
 }
 
-// show returns the entry as it is, from a copy that is made once for each change.
-func (x *index) show(e *entry) Grant { return *x.shown(e) }
-
-func (x *index) shown(e *entry) *Grant {
+// show returns the entry as it is in x, from a copy that is made once for each change.
+func (e *entry) show(x *index) *Grant {
 	if e.seen == nil {
 		g := x.grant(e)
 		e.seen = &g

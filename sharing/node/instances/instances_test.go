@@ -314,7 +314,7 @@ func TestHeard(t *testing.T) {
 		"some of it is lost": {steps: []ledger.Transition{attachment}, resync: true, look: true, wakes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			steps := slices.DeleteFunc(tt.steps, func(s ledger.Transition) bool { return !comesOrGoes(s) })
+			steps := slices.DeleteFunc(tt.steps, func(s ledger.Transition) bool { return !startsOrEnds(s) })
 			m := &wakes{}
 			s := New(slog.New(slog.DiscardHandler), nil, Files{})
 			s.SetManager(m)

@@ -175,7 +175,7 @@ func (s *Reconciler) Manager() Manager {
 // Run creates instances until ctx ends. It also finds those that were created before it started.
 func (s *Reconciler) Run(ctx context.Context) error {
 	var g errgroup.Group
-	news := s.node.Subscribe(comesOrGoes)
+	news := s.node.Subscribe(startsOrEnds)
 	defer news.Close()
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -204,9 +204,9 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
-// comesOrGoes chooses the first step of a grant with an instance, and the last one of any grant. An unused GPU can get
+// startsOrEnds chooses the first step of a grant with an instance, and the last one of any grant. An unused GPU can get
 // another layout.
-func comesOrGoes(step ledger.Transition) bool {
+func startsOrEnds(step ledger.Transition) bool {
 	return !step.Attachment && (step.From == ledger.Released && step.Instance || step.To == ledger.Released)
 }
 

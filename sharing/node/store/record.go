@@ -13,47 +13,48 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// kept is what was written last. Each container's start writes all grants twice, and nearly all are as before.
-type kept struct {
-	// shown are the grants to write, and grants what is written.
-	shown  []*ledger.Grant
-	grants []record.Grant
-	// made has the record of each grant that was written last.
-	made map[ledger.GrantID]*made
+// recordCache has the records that were written last. Each container's start writes all grants twice, and nearly all of
+// them have not changed.
+type recordCache struct {
+	// grants are those to write, and records what is written.
+	grants  []*ledger.Grant
+	records []record.Grant
+	byGrant map[ledger.GrantID]*cachedRecord
+	// turn counts the calls of update, so that ended grants are known.
 	turn uint64
 }
 
-// made is the record of a grant as it was shown, and the turn in which it was last shown. It is written if it lasts.
-type made struct {
-	of     *ledger.Grant
-	record record.Grant
-	lasts  bool
-	turn   uint64
+// cachedRecord is the record of a grant as of one change. It is written if it is not omitted.
+type cachedRecord struct {
+	grant   *ledger.Grant
+	record  record.Grant
+	omitted bool
+	turn    uint64
 }
 
-// record returns the records of the grants that are shown: those with a cgroup, and those of pods. It is good until the
-// next call.
-func (k *kept) record() []record.Grant {
-	if k.made == nil {
-		k.made = map[ledger.GrantID]*made{}
+// update returns the records of the grants with a cgroup and of those of pods. They are good until the next call.
+func (c *recordCache) update() []record.Grant {
+	if c.byGrant == nil {
+		c.byGrant = map[ledger.GrantID]*cachedRecord{}
 	}
-	k.turn++
-	k.grants = k.grants[:0]
-	for _, g := range k.shown {
-		one := k.made[g.ID]
-		if one == nil || one.of != g {
+	c.turn++
+	c.records = c.records[:0]
+	for _, g := range c.grants {
+		one := c.byGrant[g.ID]
+		if one == nil || one.grant != g {
 			a := g.Current()
-			one = &made{of: g, lasts: a.Cgroup != "" || g.Owner.Pod(), record: Recorded(g.Reservation, a)}
+			one = &cachedRecord{grant: g, record: Recorded(g.Reservation, a),
+				omitted: a.Cgroup == "" && !g.Owner.Pod()}
 			one.record.ClaimEnded = g.Withdrawn == ledger.ClaimEnded
-			k.made[g.ID] = one
+			c.byGrant[g.ID] = one
 		}
-		one.turn = k.turn
-		if one.lasts {
-			k.grants = append(k.grants, one.record)
+		one.turn = c.turn
+		if !one.omitted {
+			c.records = append(c.records, one.record)
 		}
 	}
-	maps.DeleteFunc(k.made, func(_ ledger.GrantID, one *made) bool { return one.turn != k.turn })
-	return k.grants
+	maps.DeleteFunc(c.byGrant, func(_ ledger.GrantID, one *cachedRecord) bool { return one.turn != c.turn })
+	return c.records
 }
 
 // Recorded is the record of a grant with one of its attachments.

@@ -55,8 +55,8 @@ type Store struct {
 	ledger *ledger.Ledger
 	// subscribers receive the transitions of each change.
 	subscribers []*Subscription
-	// kept is guarded by the lock of file, which is held where record is called.
-	kept kept
+	// written belongs to the one goroutine that writes the checkpoint: file calls record under its lock.
+	written recordCache
 }
 
 // New makes a store. It has no grants until they are restored.
@@ -165,9 +165,9 @@ func (s *Store) Waiting() uint64 { return s.file.Waiting() }
 // record is what is written. One goroutine at a time calls it.
 func (s *Store) record() record.Record {
 	s.mu.Lock()
-	s.kept.shown = s.ledger.AppendShown(s.kept.shown[:0])
+	s.written.grants = s.ledger.AppendGrants(s.written.grants[:0])
 	s.mu.Unlock()
-	return record.Record{BootID: s.opt.BootID, Grants: s.kept.record()}
+	return record.Record{BootID: s.opt.BootID, Grants: s.written.update()}
 }
 
 // Loaded is the content of a checkpoint.
