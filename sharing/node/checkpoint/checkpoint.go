@@ -110,8 +110,7 @@ type Store struct {
 	wanted, saved atomic.Uint64
 
 	// mu is held while the record is written, and guards what follows.
-	mu      sync.Mutex
-	encoder record.Encoder
+	mu sync.Mutex
 	// sum is of the newest generation, and behind is true while the previous one differs from it.
 	sum    [sha256.Size]byte
 	behind bool
@@ -129,11 +128,11 @@ func New(path string, at func(point string) error) *Store {
 // Waiting is how many callers of Save there were whose record is not on the disk.
 func (s *Store) Waiting() uint64 { return s.wanted.Load() - s.saved.Load() }
 
-// Save writes what take returns. It returns once a record that was taken after the call is on the disk. Callers that
-// come during a write share the next one, so that containers that start at once do not queue for one disk write each.
-// Save calls take with no lock of its caller held. What take returns must include every change made before the call of
-// Save.
-func (s *Store) Save(take func() record.Record) error {
+// Save writes the record that take returns, as package record encodes it. It returns once a record that was taken after
+// the call is on the disk. Callers that come during a write share the next one, so that containers that start at once
+// do not queue for one disk write each. Save calls take with no lock of its caller held. What take returns must include
+// every change made before the call of Save.
+func (s *Store) Save(take func() ([]byte, error)) error {
 	want := s.wanted.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +143,7 @@ func (s *Store) Save(take func() record.Record) error {
 }
 
 // Settle writes the record once more if the generations differ, so that one of them can be lost without loss.
-func (s *Store) Settle(take func() record.Record) error {
+func (s *Store) Settle(take func() ([]byte, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.behind {
@@ -154,9 +153,9 @@ func (s *Store) Settle(take func() record.Record) error {
 }
 
 // write needs the lock.
-func (s *Store) write(take func() record.Record) error {
+func (s *Store) write(take func() ([]byte, error)) error {
 	upTo := s.wanted.Load()
-	data, err := s.encoder.Encode(take())
+	data, err := take()
 	if err == nil {
 		err = s.files.Write(data, 0o600)
 	}

@@ -27,7 +27,9 @@ func of(ids ...string) record.Record {
 	return r
 }
 
-func always(r record.Record) func() record.Record { return func() record.Record { return r } }
+func always(r record.Record) func() ([]byte, error) {
+	return func() ([]byte, error) { return record.Encode(r) }
+}
 
 func noPoint(string) error { return nil }
 

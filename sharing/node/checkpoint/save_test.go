@@ -100,9 +100,9 @@ func TestSettle(t *testing.T) {
 	if found := mustRead(t, path); found.From != Previous || len(found.Record.Grants) != 2 {
 		t.Errorf("%+v", found)
 	}
-	if err := s.Settle(func() record.Record {
+	if err := s.Settle(func() ([]byte, error) {
 		t.Error("both are equal, and it is written again")
-		return of()
+		return record.Encode(of())
 	}); err != nil {
 		t.Error(err)
 	}
@@ -122,11 +122,11 @@ func TestSaveIsShared(t *testing.T) {
 	var mu sync.Mutex
 	var ids []string
 	taken := 0
-	take := func() record.Record {
+	take := func() ([]byte, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		taken++
-		return of(ids...)
+		return record.Encode(of(ids...))
 	}
 	var all sync.WaitGroup
 	save := func(id string) {

@@ -19,8 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -46,17 +44,6 @@ type Record struct {
 	BootID string `json:"boot_id"`
 	// Grants are in the order of their ids.
 	Grants []Grant `json:"grants"`
-}
-
-// schema is the least that has all of the record.
-func (r Record) schema() int {
-	claim := func(ask string) bool { return strings.HasPrefix(ask, sharing.ClaimResource+":") }
-	for _, g := range r.Grants {
-		if slices.ContainsFunc(g.Requests, claim) {
-			return Schema
-		}
-	}
-	return schemaWithoutClaims
 }
 
 // Grant is one grant: of a process, once its cgroup is made, or of a container.

@@ -13,48 +13,54 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// recordCache has the records that were written last. Each container's start writes all grants twice, and nearly all of
-// them have not changed.
-type recordCache struct {
-	// grants are those to write, and records what is written.
+// texts keeps the text of each grant that is on record. Each container's start writes all grants twice, and nearly all
+// of them have not changed.
+type texts struct {
+	// grants are those to write, and written are their texts. Both are kept for their memory, as out is.
 	grants  []*ledger.Grant
-	records []record.Grant
-	byGrant map[ledger.GrantID]*cachedRecord
-	// turn counts the calls of update, so that ended grants are known.
+	written []record.Text
+	out     []byte
+	byGrant map[ledger.GrantID]*grantText
+	// turn counts the records, so that ended grants are known.
 	turn uint64
 }
 
-// cachedRecord is the record of a grant as of one change. It is written if it is not omitted.
-type cachedRecord struct {
-	grant   *ledger.Grant
-	record  record.Grant
-	omitted bool
-	turn    uint64
+// grantText is the text of a grant as of one change.
+type grantText struct {
+	grant *ledger.Grant
+	text  record.Text
+	turn  uint64
 }
 
-// update returns the records of the grants with a cgroup and of those of pods. They are good until the next call.
-func (c *recordCache) update() []record.Grant {
+// encode renders the record of the grants with a cgroup and of those of pods. The bytes are good until the next call.
+func (c *texts) encode(bootID string) ([]byte, error) {
 	if c.byGrant == nil {
-		c.byGrant = map[ledger.GrantID]*cachedRecord{}
+		c.byGrant = map[ledger.GrantID]*grantText{}
 	}
 	c.turn++
-	c.records = c.records[:0]
+	c.written = c.written[:0]
 	for _, g := range c.grants {
+		if !g.Owner.Pod() && g.Current().Cgroup == "" {
+			continue
+		}
 		one := c.byGrant[g.ID]
 		if one == nil || one.grant != g {
-			a := g.Current()
-			one = &cachedRecord{grant: g, record: Recorded(g.Reservation, a),
-				omitted: a.Cgroup == "" && !g.Owner.Pod()}
-			one.record.ClaimEnded = g.Withdrawn == ledger.ClaimEnded
+			r := Recorded(g.Reservation, g.Current())
+			r.ClaimEnded = g.Withdrawn == ledger.ClaimEnded
+			text, err := r.Text()
+			if err != nil {
+				return nil, err
+			}
+			one = &grantText{grant: g, text: text}
 			c.byGrant[g.ID] = one
 		}
 		one.turn = c.turn
-		if !one.omitted {
-			c.records = append(c.records, one.record)
-		}
+		c.written = append(c.written, one.text)
 	}
-	maps.DeleteFunc(c.byGrant, func(_ ledger.GrantID, one *cachedRecord) bool { return one.turn != c.turn })
-	return c.records
+	maps.DeleteFunc(c.byGrant, func(_ ledger.GrantID, one *grantText) bool { return one.turn != c.turn })
+	var err error
+	c.out, err = record.Append(c.out[:0], bootID, c.written)
+	return c.out, err
 }
 
 // Recorded is the record of a grant with one of its attachments.

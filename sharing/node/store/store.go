@@ -56,7 +56,7 @@ type Store struct {
 	// subscribers receive the transitions of each change.
 	subscribers []*Subscription
 	// written belongs to the one goroutine that writes the checkpoint: file calls record under its lock.
-	written recordCache
+	written texts
 }
 
 // New makes a store. It has no grants until they are restored.
@@ -162,12 +162,12 @@ func (s *Store) Settle() error {
 // Waiting is how many callers of Save there were whose checkpoint is not on the disk.
 func (s *Store) Waiting() uint64 { return s.file.Waiting() }
 
-// record is what is written. One goroutine at a time calls it.
-func (s *Store) record() record.Record {
+// record is the text that is written. One goroutine at a time calls it.
+func (s *Store) record() ([]byte, error) {
 	s.mu.Lock()
 	s.written.grants = s.ledger.AppendGrants(s.written.grants[:0])
 	s.mu.Unlock()
-	return record.Record{BootID: s.opt.BootID, Grants: s.written.update()}
+	return s.written.encode(s.opt.BootID)
 }
 
 // Loaded is the content of a checkpoint.
