@@ -64,8 +64,9 @@ const (
 
 // Log is a log that is written. Its methods may be called at once from several goroutines.
 type Log struct {
-	opt   Options
-	queue chan audit.Entry
+	opt Options
+	// queue has room from the start, so it has pointers: entries would take 1 MiB.
+	queue chan *audit.Entry
 
 	mu   sync.Mutex
 	lost int
@@ -81,7 +82,7 @@ type Log struct {
 // are those of the disk, and wrap sharing.ErrUnavailable.
 func Open(o Options) (*Log, error) {
 	o.MaxBytes, o.Files = cmp.Or(o.MaxBytes, DefaultBytes), cmp.Or(o.Files, DefaultFiles)
-	l := &Log{opt: o, queue: make(chan audit.Entry, queue)}
+	l := &Log{opt: o, queue: make(chan *audit.Entry, queue)}
 	why, err := l.resume()
 	if err != nil {
 		return nil, fmt.Errorf("open audit log %q: %w (%w)", o.Dir, err, sharing.ErrUnavailable)
@@ -96,7 +97,7 @@ func (l *Log) Write(e audit.Entry) {
 		e.Node = l.opt.Node
 	}
 	select {
-	case l.queue <- e:
+	case l.queue <- &e:
 	default:
 		l.mu.Lock()
 		l.lost++
@@ -157,7 +158,7 @@ func (l *Log) Run(ctx context.Context) error {
 	for {
 		select {
 		case e := <-l.queue:
-			l.put(ctx, e)
+			l.put(ctx, *e)
 		case <-t.C:
 			l.noteLost(ctx)
 			l.sync()
@@ -174,7 +175,7 @@ func (l *Log) finish(ctx context.Context) error {
 	for {
 		select {
 		case e := <-l.queue:
-			l.put(done, e)
+			l.put(done, *e)
 			continue
 		default:
 		}
