@@ -4,10 +4,10 @@
 package cdi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,7 +52,7 @@ func install(dir, version, name, binary string) (string, error) {
 		return "", sharing.Invalid("version", version, "build with a version of letters, digits and . _ + -",
 			"cannot name a folder")
 	}
-	data, err := readHook(binary)
+	sum, err := HookSum(binary)
 	if err != nil {
 		return "", err
 	}
@@ -64,11 +64,15 @@ func install(dir, version, name, binary string) (string, error) {
 		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	path := filepath.Join(own, name)
-	if VerifyHook(path, sha256.Sum256(data)) != nil {
+	if VerifyHook(path, sum) != nil {
+		data, err := os.ReadFile(binary)
+		if err != nil {
+			return "", fmt.Errorf("read %s: %w (%w)", name, err, sharing.ErrUnavailable)
+		}
 		if err := atomicfile.Write(path, data, hookMode); err != nil {
 			return "", fmt.Errorf("install %s: %w", name, err)
 		}
-		if err := VerifyHook(path, sha256.Sum256(data)); err != nil {
+		if err := VerifyHook(path, sum); err != nil {
 			return "", fmt.Errorf("install %s: %w", name, err)
 		}
 	}
@@ -83,10 +87,30 @@ func install(dir, version, name, binary string) (string, error) {
 	return path, nil
 }
 
-// HookSum is the hash of the program at path, for VerifyHook.
-func HookSum(path string) ([sha256.Size]byte, error) {
-	data, err := readHook(path)
-	return sha256.Sum256(data), err
+// HookSum is the hash of the program at path, for VerifyHook. It reads the program in parts, because all of it would be
+// a fifth of the agent's memory.
+func HookSum(path string) (sum [sha256.Size]byte, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return sum, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrNotFound)
+	case err != nil:
+		return sum, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxHook:
+		return sum, fmt.Errorf("read kerf-hook: %q (%s, %d bytes) is no program: %w", path, info.Mode(), info.Size(),
+			sharing.ErrInvalid)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return sum, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	h.Sum(sum[:0])
+	return sum, nil
 }
 
 // HookVersion is one string that differs after every change of the program at path: a file's change time cannot be
@@ -117,32 +141,14 @@ func VerifyHook(path string, sum [sha256.Size]byte) error {
 		return fmt.Errorf("%q has mode %s and may not be root's: it must be root's, %s: %w", path, info.Mode(),
 			hookMode, sharing.ErrStale)
 	}
-	data, err := readHook(path)
+	have, err := HookSum(path)
 	if err != nil {
 		return err
 	}
-	if have := sha256.Sum256(data); !bytes.Equal(have[:], sum[:]) {
+	if have != sum {
 		return fmt.Errorf("%q has other content than was installed: %w", path, sharing.ErrStale)
 	}
 	return nil
-}
-
-func readHook(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrNotFound)
-	case err != nil:
-		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
-	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxHook:
-		return nil, fmt.Errorf("read kerf-hook: %q (%s, %d bytes) is no program: %w", path, info.Mode(), info.Size(),
-			sharing.ErrInvalid)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
-	}
-	return data, nil
 }
 
 // removeOld leaves version and the newest of the others. Only folders that hold nothing but a kerf-hook

@@ -5,12 +5,15 @@ package cdi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/internal/trusted"
@@ -182,11 +185,14 @@ func Recorded(dir string) (Maxima, error) {
 	return m, nil
 }
 
-// recorded reads the amounts of one file.
+// recorded reads the amounts of one file. Agents write JSON. The parser of YAML takes many times the memory, and the
+// file has a device for each amount.
 func recorded(kind string, data []byte) Maxima {
 	var m Maxima
-	s, err := parse(data)
-	if err != nil || s.Kind != kind {
+	var s specs.Spec
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil || s.Kind != kind {
 		return m // nothing resolves through it either
 	}
 	for _, d := range s.Devices {
