@@ -21,6 +21,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -79,6 +80,11 @@ type agent struct {
 // root, sharing.ErrConflict if another agent has the directory or a GPU.
 func Run(ctx context.Context, opt options.Options) error {
 	a := &agent{opt: opt, log: opt.Log}
+	ctx, stop := context.WithCancel(ctx)
+	var bound sync.WaitGroup
+	bound.Go(func() { boundMemory(ctx) }) // first, since an agent needs most memory when it starts
+	defer bound.Wait()
+	defer stop()
 	return a.run(ctx)
 }
 
@@ -292,7 +298,6 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 		g.Go(func() error { a.source.WatchLabels(ctx, api.OwnLabels); return nil })
 		g.Go(func() error { return k.Run(ctx) })
 	}
-	g.Go(func() error { boundMemory(ctx); return nil })
 	g.Go(func() error { a.followUsers(ctx); return nil })
 	g.Go(func() error { return a.runtime.Run(ctx) })
 	g.Go(func() error { return api.Serve(ctx, grpcListener) })
