@@ -13,7 +13,7 @@ import (
 
 const (
 	// enough is how much memory the runtime may take before it collects garbage for less than it would by itself.
-	enough = 28 << 20
+	enough = 26 << 20
 	// spare is what it may take beyond twice what lives, so that it does not collect all the time where more than usual
 	// does.
 	spare = 8 << 20
