@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -257,17 +258,20 @@ func (s sink) SendMsg(m any) error { return s.send(m) }
 
 // TestReaderThatDoesNotRead loses its connection.
 func TestReaderThatDoesNotRead(t *testing.T) {
-	s := NewShare(limit.Share{Bounds: roomy()})
-	near, far := net.Pipe()
-	conn, _ := s.admit(near, "p", nil)
-	out := &boundStream{conn: conn, within: time.Millisecond, ServerStream: sink{send: func(any) error {
-		_, err := io.ReadAll(far) // until the connection is closed
-		return err
-	}}}
-	if err := out.SendMsg(sized(7)); err != nil {
-		t.Error(err)
-	}
-	if now, _ := s.Stats(); now != (limit.Totals{}) {
-		t.Errorf("%+v", now)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := NewShare(limit.Share{Bounds: roomy()})
+		near, far := net.Pipe()
+		conn, _ := s.admit(near, "p", nil)
+		out := &boundStream{conn: conn, within: sendTime, ServerStream: sink{send: func(any) error {
+			_, err := io.ReadAll(far) // until the connection is closed
+			return err
+		}}}
+		if err := out.SendMsg(sized(7)); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // the connection is closed before it is no longer counted
+		if now, _ := s.Stats(); now != (limit.Totals{}) {
+			t.Errorf("%+v", now)
+		}
+	})
 }
