@@ -87,8 +87,8 @@ func install(dir, version, name, binary string) (string, error) {
 	return path, nil
 }
 
-// HookSum is the hash of the program at path, for VerifyHook. It reads the program in parts, because all of it would be
-// a fifth of the agent's memory.
+// HookSum is the hash of the program at path, for VerifyHook. It reads the program in parts: all of it at once would
+// raise the peak of the agent's memory.
 func HookSum(path string) (sum [sha256.Size]byte, err error) {
 	info, err := os.Stat(path)
 	switch {
