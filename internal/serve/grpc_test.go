@@ -269,7 +269,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		if err := out.SendMsg(sized(7)); err != nil {
 			t.Error(err)
 		}
-		synctest.Wait() // the connection is closed before it is no longer counted
+		synctest.Wait() // closing the connection ends the read first, and the count after it
 		if now, _ := s.Stats(); now != (limit.Totals{}) {
 			t.Errorf("%+v", now)
 		}
