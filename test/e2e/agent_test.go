@@ -155,6 +155,7 @@ func (e *testCase) replaceAgent() {
 	e.waitForAgent()
 }
 
+// deleteAgent deletes the agent's pods. One that the DaemonSet's controller replaces at this moment may already be gone.
 func (e *testCase) deleteAgent() {
 	e.Helper()
 	pods, err := e.agentPods()
@@ -163,7 +164,7 @@ func (e *testCase) deleteAgent() {
 	}
 	for _, p := range pods {
 		if err := e.client.CoreV1().Pods(kerfNamespace).Delete(background(), p.Name,
-			metav1.DeleteOptions{}); err != nil {
+			metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			e.Fatalf("delete %s: %v", p.Name, err)
 		}
 	}
