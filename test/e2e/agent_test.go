@@ -155,7 +155,7 @@ func (e *testCase) replaceAgent() {
 	e.waitForAgent()
 }
 
-// deleteAgent deletes the agent's pods. One that the DaemonSet's controller replaces at this moment may already be gone.
+// deleteAgent deletes the agent's pods. One that the DaemonSet's controller replaces may already be gone.
 func (e *testCase) deleteAgent() {
 	e.Helper()
 	pods, err := e.agentPods()
