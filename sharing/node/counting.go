@@ -107,6 +107,9 @@ type timeHost struct{ r *Runtime }
 // Changes implements libkerf.TimeHost.
 func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
 
+// Changed implements libkerf.TimeHost.
+func (t timeHost) Changed() <-chan struct{} { return t.r.changed.wait() }
+
 // Timed implements libkerf.TimeHost.
 func (t timeHost) Timed() (attachments []libkerf.Attachment, strict bool) {
 	return countedNode(t).attachments(t.r.Store.Grants(), nil),

@@ -19,8 +19,9 @@ import (
 
 // TimeHost is what a Pacing needs of its user.
 type TimeHost interface {
-	// Changes counts the changes of what Timed returns.
+	// Changes counts the changes of what Timed returns. Changed returns a channel that is closed at the next one.
 	Changes() uint64
+	Changed() <-chan struct{}
 	// Timed returns the attachments, and whether each may have its percent at most, even if no other attachment needs
 	// the time.
 	Timed() (attachments []Attachment, strict bool)
@@ -53,7 +54,10 @@ type owner struct {
 // NewPacing is the pacer's source for the attachments of the host.
 func (b *Backend) NewPacing(host TimeHost) *Pacing { return &Pacing{backend: b, host: host} }
 
-// Attachments implements pace.Source.
+// Changed implements throttle.Source.
+func (t *Pacing) Changed() <-chan struct{} { return t.host.Changed() }
+
+// Attachments implements throttle.Source.
 func (t *Pacing) Attachments() (compute.Mode, []throttle.Attachment) {
 	if now := t.host.Changes(); !t.known || t.at != now {
 		t.known, t.at = true, now
@@ -128,7 +132,7 @@ type budget struct {
 // mostBudget is more than a budget ever holds or owes: programs can write to it.
 const mostBudget = time.Hour
 
-// Read implements pace.Account.
+// Read implements throttle.Account.
 func (b budget) Read() (out throttle.Counts, err error) {
 	err = b.region.use(func(open *libkerf.UsageFile) error {
 		all, err := open.Budgets()
@@ -144,14 +148,14 @@ func (b budget) Read() (out throttle.Counts, err error) {
 	return out, err
 }
 
-// AddTokens implements pace.Account.
+// AddTokens implements throttle.Account.
 func (b budget) AddTokens(add time.Duration, turn compute.LaunchState) error {
 	word := map[compute.LaunchState]libkerf.LaunchState{compute.Paused: libkerf.LaunchPaused,
 		compute.Alone: libkerf.LaunchAlone}[turn]
 	return b.region.use(func(open *libkerf.UsageFile) error { return open.AddTokens(b.gpu, add, word) })
 }
 
-// Settle implements pace.Account.
+// Settle implements throttle.Account.
 func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error {
 	b.backend.mu.Lock()
 	b.region.reportTime(b.gpu, used, known, known && past(used, b.limit))
@@ -159,8 +163,8 @@ func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error 
 	return b.region.use(func(open *libkerf.UsageFile) error { return open.Settle(b.gpu, ran) })
 }
 
-// Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
-// the driver then does not tell.
+// Used implements throttle.Source. What a process used that has ended since, and was not seen before, could be
+// anybody's: the driver then does not tell.
 func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (throttle.Use, error) {
 	sampled, err := t.host.ProcessTime(ctx, gpu, since)
 	if err != nil {

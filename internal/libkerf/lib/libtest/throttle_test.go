@@ -91,7 +91,7 @@ func (b nodeTenants) sampled(since time.Time) (sharing.TimeUse, error) {
 	return sharing.UseOf(rows, since), nil
 }
 
-// Read implements pace.Account.
+// Read implements throttle.Account.
 func (t tenant) Read() (throttle.Counts, error) {
 	all, err := t.region.Budgets()
 	if err != nil {
@@ -101,14 +101,14 @@ func (t tenant) Read() (throttle.Counts, error) {
 		Launches: all[0].Launches}, nil
 }
 
-// AddTokens implements pace.Account.
+// AddTokens implements throttle.Account.
 func (t tenant) AddTokens(add time.Duration, turn compute.LaunchState) error {
 	word := map[compute.LaunchState]libkerf.LaunchState{compute.Paused: libkerf.LaunchPaused,
 		compute.Alone: libkerf.LaunchAlone}[turn]
 	return t.region.AddTokens(t.gpu(0), add, word)
 }
 
-// Settle implements pace.Account.
+// Settle implements throttle.Account.
 func (t tenant) Settle(ran time.Duration, _ compute.Share, _ bool) error {
 	return t.region.Settle(t.gpu(0), ran)
 }
@@ -121,7 +121,10 @@ type nodeTenants struct {
 	conn    *net.UnixConn
 }
 
-// Attachments implements pace.Source.
+// Changed implements throttle.Source: the tenants stay.
+func (b nodeTenants) Changed() <-chan struct{} { return nil }
+
+// Attachments implements throttle.Source.
 func (b nodeTenants) Attachments() (compute.Mode, []throttle.Attachment) {
 	var all []throttle.Attachment
 	for _, t := range b.tenants {
@@ -130,7 +133,7 @@ func (b nodeTenants) Attachments() (compute.Mode, []throttle.Attachment) {
 	return b.mode, all
 }
 
-// Used implements pace.Source.
+// Used implements throttle.Source.
 func (b nodeTenants) Used(_ context.Context, _ sharing.GPURef, since time.Time) (throttle.Use, error) {
 	used, err := b.sampled(since)
 	if err != nil {

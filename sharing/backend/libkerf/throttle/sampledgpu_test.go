@@ -56,6 +56,8 @@ type exclusive struct {
 // when is a moment of the model on the driver's clock.
 func when(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }
 
+func (g *exclusive) Changed() <-chan struct{} { return nil }
+
 func (g *exclusive) Attachments() (compute.Mode, []Attachment) {
 	var all []Attachment
 	for _, p := range g.programs {

@@ -73,6 +73,8 @@ type Attachment struct {
 type Source interface {
 	// Attachments may answer otherwise each time; an account that it names is good until the next call.
 	Attachments() (compute.Mode, []Attachment)
+	// Changed returns a channel that is closed before Attachments answers otherwise than at the time of this call.
+	Changed() <-chan struct{}
 	// Used returns what the driver's samples after since tell of each grant on a GPU. An error means that the driver
 	// does not tell.
 	Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (Use, error)
@@ -109,7 +111,7 @@ type gpu struct {
 	failing    bool                         // the log has that an account fails
 }
 
-// Run refills until ctx ends.
+// Run refills until ctx ends. While there is nothing to refill, it waits for a change.
 func (p *Throttle) Run(ctx context.Context) error {
 	t := time.NewTimer(Every)
 	defer t.Stop()
@@ -122,11 +124,18 @@ func (p *Throttle) Run(ctx context.Context) error {
 		case <-t.C:
 		}
 		t.Reset(pause(rand.Float64())) //nolint:gosec // a program gains nothing by knowing it
-		now := time.Now()
+		now, changed := time.Now(), p.Source.Changed()
 		ask := now.Sub(asked) >= UsedEvery
-		p.step(ctx, now, now.Sub(last), ask)
 		if ask {
 			asked = now
+		}
+		if !p.step(ctx, now, now.Sub(last), ask) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			}
+			now = time.Now()
 		}
 		last = now
 	}
@@ -139,8 +148,9 @@ func pause(random float64) time.Duration {
 	return Every*3/4 + time.Duration(random*float64(Every/2))
 }
 
-// step refills after passed. With ask it first asks the driver about the time that no answer covers yet.
-func (p *Throttle) step(ctx context.Context, now time.Time, passed time.Duration, ask bool) {
+// step refills after passed, and reports whether there was an attachment. With ask it first asks the driver about the
+// time that no answer covers yet.
+func (p *Throttle) step(ctx context.Context, now time.Time, passed time.Duration, ask bool) bool {
 	mode, attachments := p.Source.Attachments()
 	by := map[sharing.GPURef][]Attachment{}
 	for _, l := range attachments {
@@ -165,6 +175,7 @@ func (p *Throttle) step(ctx context.Context, now time.Time, passed time.Duration
 		}
 		p.refill(mode, p.gpus[id], now, passed, on, reported)
 	}
+	return len(attachments) > 0
 }
 
 // answer is what the driver said of a GPU, if it was asked; window is of what time, 0 if it did not tell.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +73,8 @@ type source struct {
 const late = 250 * time.Millisecond
 
 func (s *source) Attachments() (compute.Mode, []Attachment) { return compute.Strict, s.attachments }
+
+func (s *source) Changed() <-chan struct{} { return nil }
 
 func (s *source) Used(_ context.Context, _ sharing.GPURef, since time.Time) (Use, error) {
 	s.since = append(s.since, since)
@@ -244,23 +247,72 @@ func TestHistoryDoesNotCount(t *testing.T) {
 	}
 }
 
+// changing is a source whose attachments change.
+type changing struct {
+	mu sync.Mutex
+	source
+	looks   int // how often the attachments were asked for
+	changed chan struct{}
+}
+
+func (c *changing) Attachments() (compute.Mode, []Attachment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks++
+	return c.source.Attachments()
+}
+
+func (c *changing) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+// change changes the attachments, and returns how often they were asked for before.
+func (c *changing) change(to ...Attachment) (looks int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.changed)
+	looks = c.looks
+	c.attachments, c.looks, c.changed = to, 0, make(chan struct{})
+	return looks
+}
+
+// Without an attachment it waits for a change. With one, it refills until there is none.
 func TestRun(t *testing.T) {
-	a := &account{}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- pacer(&source{attachments: []Attachment{attachment(sharing.GPURef{UUID: "GPU-0"}, "a", 50,
-			a)}}).Run(ctx)
-	}()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if a.mu.Lock(); a.refills >= 3 && a.balance > 0 {
-			a.mu.Unlock()
-			break
+	synctest.Test(t, func(t *testing.T) {
+		a, s := &account{}, &changing{changed: make(chan struct{})}
+		has := func() (refills int, balance time.Duration) {
+			synctest.Wait()
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.refills, a.balance
 		}
-		a.mu.Unlock()
-	}
-	cancel()
-	if err := <-done; err != nil || a.refills < 3 {
-		t.Errorf("%v after %d refills", err, a.refills)
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- (&Throttle{Source: s, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+		}()
+		time.Sleep(time.Hour)
+		if looks := s.change(attachment(sharing.GPURef{UUID: "GPU-0"}, "a", 50, a)); looks != 1 {
+			t.Errorf("asked %d times for attachments while there was none, want 1", looks)
+		}
+		if refills, balance := has(); refills != 1 || balance != 0 {
+			t.Errorf("%d refills of %v when it came, want 1 of nothing: it was not there before", refills, balance)
+		}
+		time.Sleep(10 * Every)
+		refills, balance := has()
+		if refills < 8 || refills > 14 || balance <= 0 {
+			t.Errorf("%d refills of %v in %v", refills, balance, 10*Every)
+		}
+		s.change()
+		time.Sleep(time.Hour)
+		if after, _ := has(); after != refills {
+			t.Errorf("%d refills after the end of the attachment", after-refills)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
