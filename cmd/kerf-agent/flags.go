@@ -54,20 +54,6 @@ func command(env environment, kill func(point string)) *cobra.Command {
 	c.AddCommand(uninstallCommand(env), holdContextCommand(), assignClaimsCommand())
 	f := c.Flags()
 	f.StringVar(&opt.Dirs.Dir, "run-dir", or(env.dir, "/run/kerf"), "directory of the sockets and the checkpoint")
-	f.StringVar(&opt.Source.File, "config", env.config,
-		"SharingConfig file, or a directory of them; empty: the built-in config")
-	f.StringVar(&opt.Source.Map, "config-map", "", "NAMESPACE/NAME of the ConfigMap with the SharingConfig. The agent "+
-		"watches it, and uses --config only until it has read it (with --kubernetes)")
-	f.StringToStringVar(&opt.Source.Labels, "node-label", nil,
-		"label of this node that selects its pool, as KEY=VALUE; it overrides the label of the Node (repeatable)")
-	f.StringVar(&opt.Driver.DevRoot, "dev-root", or(env.devRoot, "/"),
-		"directory with dev/nvidia0 and the other device files")
-	f.StringVar((*string)(&opt.Driver.By), "driver-access", "", "how the driver's library and device files reach the "+
-		"agent's pod, for advice in errors: runtimeClass or hostLibrary, as in the chart; empty: the agent is no pod")
-	f.StringVar(&opt.Driver.CapsRoot, "nvidia-caps-root", "", "directory with dev/nvidia-caps and "+
-		"proc/driver/nvidia/capabilities, at the same path for agent and container runtime; empty: --dev-root")
-	f.StringVar(&opt.Driver.NVIDIASMI, "nvidia-smi", "",
-		"path of the driver's nvidia-smi, which sets time slices; empty: search for it")
 	f.StringVar(&opt.Dirs.Locks, "lock-dir", "/run/kerf/locks",
 		"directory of the locks against a second agent on a GPU; the same for all agents of a machine")
 	f.StringVar(&opt.Dirs.Audit, "audit-dir", "",
@@ -78,46 +64,84 @@ func command(env environment, kill func(point string)) *cobra.Command {
 		"group whose members may use the node socket; only root may if the group does not exist")
 	f.StringVar(&opt.Access.HTTP, "metrics-bind-address", "",
 		"also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")
-	f.BoolVar(&opt.Containers.Serve, "containers", false,
-		"serve containers that are not in a pod (kerf run --image, kerf oci patch); installs kerf-hook and CDI specs")
-	f.BoolVar(&opt.Cluster.Serve, "kubernetes", false,
-		"serve kubelet and the container runtime on this node of a cluster")
-	f.StringVar(&opt.Cluster.Node, "node-name", env.nodeName, "this node's name in Kubernetes")
-	f.BoolVar(&opt.Cluster.Label, "node-labels", false, "label this Node by its GPUs, and remove its taint "+
-		"kerf.dev/agent-not-ready when containers with a GPU can start")
-	f.StringVar(&opt.Cluster.Kubeconfig, "kubeconfig", "",
-		"kubeconfig file; empty: the service account of the agent's pod")
-	f.StringVar(&opt.Cluster.Kubelet, "kubelet-dir", "/var/lib/kubelet",
-		"kubelet's directory, with device-plugins and pod-resources")
-	f.StringVar(&opt.Cluster.NRISocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
-	f.StringVar(&opt.Cluster.RuntimeSocket, "containerd-socket", "/run/containerd/containerd.sock",
-		"the container runtime's socket")
-	f.StringVar(&opt.Cluster.ToolkitConfig, "toolkit-config", "/etc/nvidia-container-runtime/config.toml",
-		"config of NVIDIA's container toolkit; the agent checks whether containers can bypass their grant with it")
-	f.StringVar(&opt.Containers.CDI, "cdi-dir", "/etc/cdi",
-		"directory of Kerf's CDI specs, which should survive a reboot")
-	f.StringVar(&opt.Containers.CDISources, "cdi-source-dirs", "/etc/cdi:/var/run/cdi",
-		"directories of the node's nvidia.com/gpu CDI spec")
-	f.StringVar(&opt.Containers.Hooks, "hook-dir", "/opt/kerf",
-		"directory on the host where the agent installs kerf-hook and libkerf.so, by version")
-	f.StringVar(&opt.Containers.Hook, "hook-binary", "",
-		"path of the kerf-hook to install; empty: the one next to this program")
-	f.StringVar(&opt.Containers.Library, "library", "",
-		"path of the libkerf.so that backend libkerf preloads; empty: the one next to this program")
-	f.StringVar(&opt.Driver.Settings, "gpu-settings", sharing.GPUSettingsManage,
-		"manage (set MIG mode and instances, compute mode, time slice and power limit as the pool says) or "+
-			"read-only (change none, and reject what needs a change)")
 	f.StringVar(&opt.SubUIDs, "subuid-file", subuid.Path,
 		"file of the subordinate UIDs of users, for userQuota")
-	f.StringSliceVar(&opt.Cluster.Exempt, "exempt-namespaces", []string{"kerf-system", "kube-system", "gpu-operator"},
-		"namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
-	f.StringSliceVar(&opt.Cluster.HostPaths, "host-path-namespace",
-		[]string{"kerf-system", "kube-system", "gpu-operator"},
-		"namespace whose containers may mount host paths that give access to GPUs, in addition to namespaces with "+
-			"the label kerf.dev/allow-host-paths=true (repeatable)")
+	sourceFlags(c, &opt.Source, env)
+	driverFlags(c, &opt.Driver, env)
+	containerFlags(c, &opt.Containers)
+	clusterFlags(c, &opt.Cluster, env)
 	f.StringVar(&level, "log-level", "info", "least level of log lines: debug, info, warn or error")
 	helptext.WrapFlags(c, 60)
 	return c
+}
+
+// sourceFlags are where the config comes from.
+func sourceFlags(c *cobra.Command, opt *options.ConfigSource, env environment) {
+	f := c.Flags()
+	f.StringVar(&opt.File, "config", env.config,
+		"SharingConfig file, or a directory of them; empty: the built-in config")
+	f.StringVar(&opt.Map, "config-map", "", "NAMESPACE/NAME of the ConfigMap with the SharingConfig. The agent "+
+		"watches it, and uses --config only until it has read it (with --kubernetes)")
+	f.StringToStringVar(&opt.Labels, "node-label", nil,
+		"label of this node that selects its pool, as KEY=VALUE; it overrides the label of the Node (repeatable)")
+}
+
+// driverFlags are where the driver's files are, and what the agent may change with them.
+func driverFlags(c *cobra.Command, opt *options.Driver, env environment) {
+	f := c.Flags()
+	f.StringVar(&opt.DevRoot, "dev-root", or(env.devRoot, "/"),
+		"directory with dev/nvidia0 and the other device files")
+	f.StringVar((*string)(&opt.By), "driver-access", "", "how the driver's library and device files reach the "+
+		"agent's pod, for advice in errors: runtimeClass or hostLibrary, as in the chart; empty: the agent is no pod")
+	f.StringVar(&opt.CapsRoot, "nvidia-caps-root", "", "directory with dev/nvidia-caps and "+
+		"proc/driver/nvidia/capabilities, at the same path for agent and container runtime; empty: --dev-root")
+	f.StringVar(&opt.NVIDIASMI, "nvidia-smi", "",
+		"path of the driver's nvidia-smi, which sets time slices; empty: search for it")
+	f.StringVar(&opt.Settings, "gpu-settings", sharing.GPUSettingsManage,
+		"manage (set MIG mode and instances, compute mode, time slice and power limit as the pool says) or "+
+			"read-only (change none, and reject what needs a change)")
+}
+
+// containerFlags are for containers without a pod as well.
+func containerFlags(c *cobra.Command, opt *options.Containers) {
+	f := c.Flags()
+	f.BoolVar(&opt.Serve, "containers", false,
+		"serve containers that are not in a pod (kerf run --image, kerf oci patch); installs kerf-hook and CDI specs")
+	f.StringVar(&opt.CDI, "cdi-dir", "/etc/cdi",
+		"directory of Kerf's CDI specs, which should survive a reboot")
+	f.StringVar(&opt.CDISources, "cdi-source-dirs", "/etc/cdi:/var/run/cdi",
+		"directories of the node's nvidia.com/gpu CDI spec")
+	f.StringVar(&opt.Hooks, "hook-dir", "/opt/kerf",
+		"directory on the host where the agent installs kerf-hook and libkerf.so, by version")
+	f.StringVar(&opt.Hook, "hook-binary", "",
+		"path of the kerf-hook to install; empty: the one next to this program")
+	f.StringVar(&opt.Library, "library", "",
+		"path of the libkerf.so that backend libkerf preloads; empty: the one next to this program")
+}
+
+// clusterFlags are for a node of a cluster.
+func clusterFlags(c *cobra.Command, opt *options.Cluster, env environment) {
+	f := c.Flags()
+	f.BoolVar(&opt.Serve, "kubernetes", false,
+		"serve kubelet and the container runtime on this node of a cluster")
+	f.StringVar(&opt.Node, "node-name", env.nodeName, "this node's name in Kubernetes")
+	f.BoolVar(&opt.Label, "node-labels", false, "label this Node by its GPUs, and remove its taint "+
+		"kerf.dev/agent-not-ready when containers with a GPU can start")
+	f.StringVar(&opt.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file; empty: the service account of the agent's pod")
+	f.StringVar(&opt.Kubelet, "kubelet-dir", "/var/lib/kubelet",
+		"kubelet's directory, with device-plugins and pod-resources")
+	f.StringVar(&opt.NRISocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
+	f.StringVar(&opt.RuntimeSocket, "containerd-socket", "/run/containerd/containerd.sock",
+		"the container runtime's socket")
+	f.StringVar(&opt.ToolkitConfig, "toolkit-config", "/etc/nvidia-container-runtime/config.toml",
+		"config of NVIDIA's container toolkit; the agent checks whether containers can bypass their grant with it")
+	f.StringSliceVar(&opt.Exempt, "exempt-namespaces", []string{"kerf-system", "kube-system", "gpu-operator"},
+		"namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
+	f.StringSliceVar(&opt.HostPaths, "host-path-namespace",
+		[]string{"kerf-system", "kube-system", "gpu-operator"},
+		"namespace whose containers may mount host paths that give access to GPUs, in addition to namespaces with "+
+			"the label kerf.dev/allow-host-paths=true (repeatable)")
 }
 
 // complete adds what the environment says, and rejects options that cannot be used.
