@@ -11,10 +11,9 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -115,32 +114,12 @@ func (m *monitor) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find out whose processes are: %w", err)
 	}
-	defer func() {
-		if err := deaths.Close(); err != nil {
-			m.Log.Warn("failed to stop following processes", "error", err.Error())
-		}
-	}()
+	defer m.closed("process events", deaths)
 	if len(m.Others) > 0 {
 		m.Log.Warn("ignored unknown fields", "fields", m.Others)
 	}
-	var web net.Listener
-	if m.HTTP != "" {
-		if web, err = net.Listen("tcp", m.HTTP); err != nil {
-			return fmt.Errorf("--metrics-bind-address %q: %w", m.HTTP, err)
-		}
-		m.Log.Info("started serving metrics", "address", web.Addr().String())
-	}
-	unix, err := m.listen()
-	var pods net.Listener
-	if err == nil {
-		if pods, err = m.listenForPods(); err != nil {
-			err = errors.Join(err, unix.Close())
-		}
-	}
+	open, err := m.open()
 	if err != nil {
-		if web != nil {
-			err = errors.Join(err, web.Close())
-		}
 		return err
 	}
 	others := quiesce.Dir(filepath.Join(m.Dir, quietDir))
@@ -148,36 +127,47 @@ func (m *monitor) run(ctx context.Context) error {
 		m.Log.Warn("failed to serve release requests of kerf-agent", "error", err.Error())
 	}
 	reader := others.Reader()
-	defer func() {
-		if err := reader.Close(); err != nil {
-			m.Log.Warn("failed to close the locks of GPUs", "error", err.Error())
-		}
-	}()
-	hub, grants, nvml := collect.NewBroadcaster(), newGrants(m.Log), source.NewNVML(m.Libraries, reader, m.Log)
+	defer m.closed("GPU locks", reader)
+
 	g, ctx := errgroup.WithContext(ctx)
+	hub, nvml := collect.NewBroadcaster(), source.NewNVML(m.Libraries, reader, m.Log)
+	g.Go(func() error { return nvml.Run(ctx) })
+	m.sample(ctx, g, nvml, hub, processes{deaths, hierarchy})
+	if open.web != nil {
+		g.Go(func() error {
+			return m.serveHTTP(ctx, shares[shareWeb].Listen(open.web, serve.Rules{}), shares, hub, nvml.Stuck)
+		})
+	}
+	g.Go(func() error { return stream.New(hub).Serve(ctx, shares[shareStream].Listen(open.group, serve.Rules{})) })
+	g.Go(func() error {
+		own := shares[sharePods].Listen(open.pods, serve.Rules{Identify: askers{hierarchy, hub}.identify})
+		return serve.HTTP(ctx, own, http.HandlerFunc(answer))
+	})
+	return g.Wait()
+}
+
+// closed closes something of the monitor's at its end.
+func (m *monitor) closed(object string, c io.Closer) {
+	if err := c.Close(); err != nil {
+		m.Log.Warn("failed to close", "object", object, "error", err.Error())
+	}
+}
+
+// sample starts in g what samples the GPUs, with DCGM where it is used, and joins the samples with the agent's grants.
+func (m *monitor) sample(ctx context.Context, g *errgroup.Group, nvml *source.NVML, hub *collect.Broadcaster,
+	of processes) {
 	var gpus collect.Source = nvml
 	if m.DCGM {
 		d := source.NewDCGM(nvml, m.Interval, m.DCGMEngine, m.Log)
 		g.Go(func() error { return d.Stream(ctx) })
 		gpus = d
 	}
-	c := collect.New(collect.Options{Source: gpus, Grants: grants, Processes: processes{deaths, hierarchy},
-		Broadcaster: hub,
-		Log:         m.Log, Interval: m.Interval})
-	g.Go(func() error { return nvml.Run(ctx) })
+	grants := newGrants(m.Log)
 	g.Go(func() error { return grants.follow(ctx, m.Dir) })
-	g.Go(func() error { return c.Run(ctx) })
-	if web != nil {
-		g.Go(func() error {
-			return m.serveHTTP(ctx, shares[shareWeb].Listen(web, serve.Rules{}), shares, hub, nvml.Stuck)
-		})
-	}
-	g.Go(func() error { return stream.New(hub).Serve(ctx, shares[shareStream].Listen(unix, serve.Rules{})) })
 	g.Go(func() error {
-		own := shares[sharePods].Listen(pods, serve.Rules{Identify: askers{hierarchy, hub}.identify})
-		return serve.HTTP(ctx, own, http.HandlerFunc(answer))
+		return collect.New(collect.Options{Source: gpus, Grants: grants, Processes: of, Broadcaster: hub, Log: m.Log,
+			Interval: m.Interval}).Run(ctx)
 	})
-	return g.Wait()
 }
 
 // serveHTTP answers /metrics and /healthz until ctx ends. The function stuck says why the program should be started

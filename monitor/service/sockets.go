@@ -24,6 +24,34 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
+// listeners are what the monitor answers on. The web is nil without --metrics-bind-address.
+type listeners struct{ web, group, pods net.Listener }
+
+// open opens all listeners, or none.
+func (m *monitor) open() (l listeners, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, opened := range []net.Listener{l.web, l.group} {
+			if opened != nil {
+				err = errors.Join(err, opened.Close())
+			}
+		}
+	}()
+	if m.HTTP != "" {
+		if l.web, err = net.Listen("tcp", m.HTTP); err != nil {
+			return l, fmt.Errorf("--metrics-bind-address %q: %w", m.HTTP, err)
+		}
+		m.Log.Info("started serving metrics", "address", l.web.Addr().String())
+	}
+	if l.group, err = m.listen(); err != nil {
+		return l, err
+	}
+	l.pods, err = m.listenForPods()
+	return l, err
+}
+
 // listen opens the telemetry socket, for root and one group.
 func (m *monitor) listen() (net.Listener, error) {
 	return listenOn(nodeclient.TelemetryPath(m.Dir), 0o660, m.give)
