@@ -43,16 +43,26 @@ static bool patient(int place, uint64_t since)
 }
 
 /* What is put aside for contexts may be more than they take. A process tells that it waits before it ends to make
- * one. */
+ * one. While the agent moves bytes to the overhead, they count twice, and their process does not wait any more. */
 static bool unseen(int place)
 {
+	if (kerf_moves(place) % 2)
+		return true;
 	if (kerf_context_bound(place))
 		return kerf_anybody_makes() || kerf_anybody_waits(place);
 	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
 }
 
+/* There is room, so that another try takes it, or another process was faster. */
+static bool room(int place, uint64_t bytes)
+{
+	const struct kerf_self *self = kerf_self();
+	return bytes && self && atomic_load(&self->slot) && kerf_left_of(place) >= bytes;
+}
+
 /* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn.
- * The first contexts after a driver was loaded can take many seconds. */
+ * The first contexts after a driver was loaded can take many seconds. The last wait may have ended since the caller has
+ * found no room. */
 bool kerf_await_room(int place, uint64_t bytes, bool turns)
 {
 	uint64_t begun = now(), since = begun, moves = kerf_moves(place);
@@ -68,7 +78,7 @@ bool kerf_await_room(int place, uint64_t bytes, bool turns)
 		if (kerf_left_of(place) >= bytes)
 			return true;
 	}
-	return waited;
+	return waited || room(place, bytes);
 }
 
 uint64_t kerf_first_begin(int place)

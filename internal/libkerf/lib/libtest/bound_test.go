@@ -95,6 +95,45 @@ func TestNoMemoryDuringABound(t *testing.T) {
 	}
 }
 
+// Bytes that move from the counters to the overhead count twice for a moment. A program that finds no room for a
+// context then waits for the end of it.
+func TestABoundWhileBytesMove(t *testing.T) {
+	t.Parallel()
+	b := start(t, "h200x8", "r580").bounded(t, 2*gib, gib)
+	gpu := b.gpu(0)
+	var r running
+	err := b.region.Moving(func() error {
+		if err := b.region.Correct(gpu, 2*gib, nil); err != nil {
+			return err
+		}
+		r = b.begin(t, "several:1", "wait")
+		b.foundNoRoom(t)
+		return b.region.Correct(gpu, 0, nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.until(t); got != "1" {
+		t.Errorf("made: %s", got)
+	}
+	_ = r.in.Close()
+	r.end()
+}
+
+// foundNoRoom waits until a program has begun to make a context and has stopped again.
+func (b box) foundNoRoom(t *testing.T) {
+	t.Helper()
+	const least = 3 // steps: making, a reservation, not making
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if all := b.region.Counts(); len(all) == 1 && all[0].Quiet && all[0].Steps >= least {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no program has tried to make a context")
+		}
+	}
+}
+
 // A program waits for another one's context, also if the driver needs longer than the agent's interval.
 func TestASlowDriverDuringABound(t *testing.T) {
 	t.Parallel()
