@@ -208,7 +208,7 @@ struct kerf_entry {
 	struct kerf_pool *pool; /* what it is part of; NULL: it is booked by itself */
 	struct kerf_entry *physical; /* what a handle or a mapping stands for */
 	uint64_t peak; /* of a graph's memory; bytes is what it comes to at its end */
-	uint64_t origin; /* of a part of a pool: see idle.h */
+	uint64_t origin; /* of a part of a pool: see idle.h; of an executable graph: see launch.c */
 	struct kerf_block *block; /* of the driver's, which it shares with others; NULL: it shares none */
 	bool leaves; /* its block: the driver is being asked to free it */
 	int kind, place;

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Graphs that are made ready and launched; a launch's time is that of the whole graph. An executable's entry has in
- * peak what its memory comes to at most, in bytes whether the driver frees what an earlier launch left, and in context
- * anything once it has been launched.
+ * peak what its memory comes to at most, in origin what a launch leaves, in bytes whether the driver frees what an
+ * earlier launch left, and in context anything once it has been launched.
  */
 #include "pool.h"
 #include "throttle.h"
@@ -31,6 +31,7 @@ static CUresult ready(CUresult ret, const CUgraphExec *exec, CUgraph graph, unsi
 		e->key = (uint64_t)(uintptr_t)*exec;
 		e->place = from->place;
 		e->peak = from->peak;
+		e->origin = from->bytes;
 		e->bytes = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
 		e->context = NULL;
 		kerf_put(e);
@@ -61,18 +62,37 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	return ready(real(exec, graph, flags), exec, graph, flags);
 }
 
-/* With the pool's lock held: by how much a launch may grow it, without what it keeps and what the driver frees. */
-static uint64_t growth(const struct kerf_entry *e)
+/* The bytes in use of a device's pool of graphs, as they were asked for. False: the driver does not tell. */
+static bool used(CUdevice device, cuuint64_t *bytes)
 {
-	cuuint64_t used = 0, reserved = 0;
 	__typeof__(&cuDeviceGetGraphMemAttribute) get = KERF_REAL(cuDeviceGetGraphMemAttribute);
-	if (!get || get(e->place, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) ||
-	    get(e->place, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
+	return get && get(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, bytes) == CUDA_SUCCESS;
+}
+
+/* With the pool's lock held: by how much a launch may grow it, without what it keeps and what the driver frees. What is
+ * in use takes whole pages. */
+static uint64_t growth(struct kerf_pool *p, const struct kerf_entry *e)
+{
+	cuuint64_t asked = 0, reserved = 0;
+	__typeof__(&cuDeviceGetGraphMemAttribute) get = KERF_REAL(cuDeviceGetGraphMemAttribute);
+	if (!used(e->place, &asked) || get(e->place, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
 		return e->peak;
+	if (!asked)
+		p->padding = 0;
+	uint64_t busy = asked + p->padding;
 	if (e->bytes && e->context)
-		used -= used < e->peak ? used : e->peak;
-	uint64_t kept = reserved > used ? reserved - used : 0;
+		busy -= busy < e->peak ? busy : e->peak;
+	uint64_t kept = reserved > busy ? reserved - busy : 0;
 	return e->peak > kept ? e->peak - kept : 0;
+}
+
+/* With the pool's lock held, after the first launch of e: how much more than the driver tells is in use by it. Until no
+ * memory of graphs is in use, this only grows: a pool that seems to keep too little is trimmed for the next launch. */
+static void pad(struct kerf_pool *p, const struct kerf_entry *e, bool told, uint64_t before)
+{
+	cuuint64_t now = 0;
+	uint64_t more = told && used(e->place, &now) && now > before ? now - before : 0;
+	p->padding += e->origin > more ? e->origin - more : 0;
 }
 
 /* Takes what a launch may grow the pool of graphs by. The pool is locked then, so that it gives nothing back that the
@@ -82,7 +102,7 @@ static struct kerf_pool *begin(const struct kerf_entry *e, uint64_t *taken)
 	struct kerf_pool *p = kerf_pool_of_graphs(e->place);
 	for (*taken = 0; p;) {
 		pthread_mutex_lock(&p->lock);
-		uint64_t want = growth(e);
+		uint64_t want = growth(p, e);
 		if (want <= *taken)
 			return p;
 		pthread_mutex_unlock(&p->lock);
@@ -146,10 +166,14 @@ static CUresult launch(struct kerf_entry *e, CUgraphExec exec, CUstream stream, 
 	struct kerf_pool *p = begin(e, &taken);
 	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	cuuint64_t before = 0;
+	bool told = used(e->place, &before);
 	CUresult ret = real(exec, stream);
-	end(p, taken);
-	if (!ret)
+	if (!ret && !e->context) {
+		pad(p, e, told, before);
 		e->context = (CUcontext)(uintptr_t)1;
+	}
+	end(p, taken);
 	return ret;
 }
 

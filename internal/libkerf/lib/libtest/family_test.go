@@ -5,6 +5,7 @@ package libtest_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -110,6 +111,16 @@ func TestGraphs(t *testing.T) {
 		"relaunch:629145600")
 	if want := "0 ready 0|0 once 600|0 twice 600|freed 600|trimmed 0|2 ready 0|0 once 0|0 twice 0|freed 0|trimmed 0|" +
 		"0|0 ready 512|2 once 512|2 twice 512|freed 512|trimmed 512"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// What a graph keeps takes whole pages, of which the driver tells only the bytes that were asked for.
+func TestSmallGraphsTakePages(t *testing.T) {
+	b := start(t, "h200x8", "r580").cap(t, 8*mib)
+	take := slices.Repeat([]string{"take:graph:1048576"}, 6)
+	got := b.check(t, append([]string{"gpu:0"}, take...)...)
+	if want := "0|0|0|0|2|2"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
