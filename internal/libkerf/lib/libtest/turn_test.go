@@ -19,9 +19,9 @@ import (
 )
 
 // launching starts a program that launches kernels of 2 ms for the time of its GPU that it gets.
-func (b box) launching(t *testing.T) *exec.Cmd {
+func (b box) launching(t *testing.T, hold string) *exec.Cmd {
 	t.Helper()
-	cmd, _, _ := b.command(t, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "2ms", "--hold", "100ms")
+	cmd, _, _ := b.command(t, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "2ms", "--hold", hold)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestHoldsInAnothersTurn(t *testing.T) {
 	t.Parallel()
 	b := start(t, "a30x2", "r580").throttled(t, 50)
 	b.refilled(t, time.Hour, libkerf.LaunchPaused)
-	cmd := b.launching(t)
+	cmd := b.launching(t, "100ms")
 	eventually.True(t, "the program waits for its turn", func() bool {
 		b.refilled(t, 0, libkerf.LaunchPaused)
 		return waitsForFutex(t, cmd.Process.Pid)
@@ -78,7 +78,7 @@ func TestFirstLaunchesAlone(t *testing.T) {
 	t.Parallel()
 	b := start(t, "a30x2", "r580").throttled(t, 50)
 	b.refilled(t, -time.Hour, libkerf.LaunchAlone)
-	cmd := b.launching(t)
+	cmd := b.launching(t, "1h")
 	const first = 3
 	for _, want := range []uint64{first, 2 * first} {
 		eventually.True(t, "the first launches", func() bool {
@@ -95,7 +95,9 @@ func TestFirstLaunchesAlone(t *testing.T) {
 		b.refilled(t, 0, libkerf.LaunchOpen) // the next turn alone is another one
 	}
 	b.refilled(t, 2*time.Hour, libkerf.LaunchOpen)
-	if err := cmd.Wait(); err != nil {
+	eventually.True(t, "launches by the budget", func() bool { return b.budget(t).Launches > 2*first })
+	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	_ = cmd.Wait() // it was killed
 }
