@@ -53,7 +53,7 @@ static bool unseen(int place)
 	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
 }
 
-/* There is room, so that another try takes it, or another process was faster. */
+/* There is room. Another try takes it, unless another process is faster. */
 static bool room(int place, uint64_t bytes)
 {
 	const struct kerf_self *self = kerf_self();
@@ -61,7 +61,7 @@ static bool room(int place, uint64_t bytes)
 }
 
 /* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn.
- * The first contexts after a driver was loaded can take many seconds. The last wait may have ended since the caller has
+ * The first contexts after a driver was loaded can take many seconds. The last wait may have ended after the caller
  * found no room. */
 bool kerf_await_room(int place, uint64_t bytes, bool turns)
 {

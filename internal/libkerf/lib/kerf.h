@@ -170,9 +170,9 @@ bool kerf_first_fits(int place, uint64_t bytes);
 uint64_t kerf_take_bound(int place, uint64_t bound);
 /* Waits until the agent has seen the contexts of this process for which a bound was taken. */
 void kerf_await_own(int place);
-/* Waits until so much room may be there, because the agent has seen contexts of the grant; false: none of them waits
- * for that, or the agent has seen none for too long. With turns, a wait in which the agent sees contexts may be
- * longer. */
+/* Waits until so much room may be there, because the agent has seen contexts of the grant. Returns true at once if the
+ * room is there already. False: none of them waits for that, or the agent has seen none for too long. With turns, a
+ * wait in which the agent sees contexts may be longer. */
 bool kerf_await_room(int place, uint64_t bytes, bool turns);
 /* The least room in which a context is made. */
 uint64_t kerf_least_room(int place);

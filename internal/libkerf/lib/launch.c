@@ -62,7 +62,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	return ready(real(exec, graph, flags), exec, graph, flags);
 }
 
-/* The bytes in use of a device's pool of graphs, as they were asked for. False: the driver does not tell. */
+/* The bytes in use of a device's pool of graphs, as programs requested them. False: the driver does not report them. */
 static bool used(CUdevice device, cuuint64_t *bytes)
 {
 	__typeof__(&cuDeviceGetGraphMemAttribute) get = KERF_REAL(cuDeviceGetGraphMemAttribute);
@@ -86,12 +86,12 @@ static uint64_t growth(struct kerf_pool *p, const struct kerf_entry *e)
 	return e->peak > kept ? e->peak - kept : 0;
 }
 
-/* With the pool's lock held, after the first launch of e: how much more than the driver tells is in use by it. Until no
- * memory of graphs is in use, this only grows: a pool that seems to keep too little is trimmed for the next launch. */
-static void pad(struct kerf_pool *p, const struct kerf_entry *e, bool told, uint64_t before)
+/* With the pool's lock held, after the first launch of e: adds what it uses of its last pages beyond the request. The
+ * sum only grows until no memory of graphs is in use. If it is too high, the next launch may trim the pool first. */
+static void pad(struct kerf_pool *p, const struct kerf_entry *e, bool known, uint64_t before)
 {
 	cuuint64_t now = 0;
-	uint64_t more = told && used(e->place, &now) && now > before ? now - before : 0;
+	uint64_t more = known && used(e->place, &now) && now > before ? now - before : 0;
 	p->padding += e->origin > more ? e->origin - more : 0;
 }
 
@@ -167,10 +167,10 @@ static CUresult launch(struct kerf_entry *e, CUgraphExec exec, CUstream stream, 
 	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	cuuint64_t before = 0;
-	bool told = used(e->place, &before);
+	bool known = used(e->place, &before);
 	CUresult ret = real(exec, stream);
 	if (!ret && !e->context) {
-		pad(p, e, told, before);
+		pad(p, e, known, before);
 		e->context = (CUcontext)(uintptr_t)1;
 	}
 	end(p, taken);

@@ -30,7 +30,7 @@ struct kerf_pool {
 	struct kerf_idle idle;
 	int place;
 	CUdevice graphs; /* the device of which it is the graphs', plus 1; 0: it is a memory pool */
-	uint64_t padding; /* of the graphs' memory in use: the rest of its last pages, of which the driver does not tell */
+	uint64_t padding; /* of the graphs' memory in use: the rest of its last pages, which the driver does not report */
 	bool gone, host;
 };
 

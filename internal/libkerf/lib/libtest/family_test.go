@@ -115,7 +115,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// What a graph keeps takes whole pages, of which the driver tells only the bytes that were asked for.
+// Memory that a graph keeps takes whole pages. The driver reports only the requested bytes.
 func TestSmallGraphsTakePages(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, 8*mib)
 	take := slices.Repeat([]string{"take:graph:1048576"}, 6)

@@ -73,7 +73,7 @@ type Attachment struct {
 type Source interface {
 	// Attachments may answer otherwise each time; an account that it names is good until the next call.
 	Attachments() (compute.Mode, []Attachment)
-	// Changed returns a channel that is closed before Attachments answers otherwise than at the time of this call.
+	// Changed returns a channel. It is closed soon after Attachments begins to answer otherwise than at this call.
 	Changed() <-chan struct{}
 	// Used returns what the driver's samples after since tell of each grant on a GPU. An error means that the driver
 	// does not tell.

@@ -247,7 +247,7 @@ func TestHistoryDoesNotCount(t *testing.T) {
 	}
 }
 
-// changing is a source whose attachments change.
+// changing is a source with attachments that the test changes.
 type changing struct {
 	mu sync.Mutex
 	source
