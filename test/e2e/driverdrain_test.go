@@ -77,6 +77,8 @@ func TestDriverDrained(t *testing.T) {
 		t.Errorf("the drain leaves a pod: %v", err)
 	}
 	e.unused()
+	// kubelet rejects a pod that comes while its node status still offers the units.
+	e.offersBecome(full.unusable())
 	waits := e.create(one("waits", gibs(5), hold))
 	if code, body := e.agentProbe("healthz"); code != 200 {
 		t.Errorf("/healthz while the driver is drained: %d %s", code, body)

@@ -57,6 +57,15 @@ func (o offered) without(g simGPU) offered {
 	return all
 }
 
+// unusable are the offers when no unit can be used.
+func (o offered) unusable() offered {
+	all := offered{}
+	for name, n := range o {
+		all[name] = [2]int64{n[0], 0}
+	}
+	return all
+}
+
 func (e *testCase) offersBecome(want offered) {
 	e.Helper()
 	eventually(e, fmt.Sprintf("offers %v", want), func() error {

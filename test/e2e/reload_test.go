@@ -31,10 +31,6 @@ func TestDriverReloaded(t *testing.T) {
 	idle.running()
 	waits.runs("before")
 	before := e.heldBy(bystander, idle)
-	none := offered{}
-	for name, n := range full {
-		none[name] = [2]int64{n[0], 0}
-	}
 	e.node.do(t, "kill", "gpusim", "KILL")
 	back := func() {
 		e.node.do(t, "up")
@@ -52,7 +48,7 @@ func TestDriverReloaded(t *testing.T) {
 		}
 		return nil
 	})
-	e.offersBecome(none)
+	e.offersBecome(full.unusable())
 	// kubelet restarts the container if it stays so: see the liveness probe.
 	if code, body := e.agentProbe("healthz"); code != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "restart") {
