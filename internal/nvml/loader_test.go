@@ -15,6 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/simlib"
 )
 
 // A process binds to one library for its life, so each case runs in a child of the test, which finds its case
@@ -23,17 +24,6 @@ const (
 	caseEnv    = "KERF_TEST_NVML_CASE"
 	libraryEnv = "KERF_TEST_NVML_LIBRARY"
 )
-
-// buildLibraries builds the simulated driver's libraries and returns the directory of rNNN folders.
-func buildLibraries(t *testing.T) string {
-	t.Helper()
-	out := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../sim/lib", "OUT="+out)
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the simulated driver's libraries: %v\n%s", err, msg)
-	}
-	return out
-}
 
 // inChild runs a case in a separate process, where the library's folder comes first, so that it is found also on a
 // machine that has a real driver.
@@ -69,7 +59,7 @@ func TestSimulated(t *testing.T) {
 	default:
 		t.Fatalf("no case %q", name)
 	}
-	out := buildLibraries(t)
+	out := simlib.Build(t)
 	for _, driver := range []string{"r580", "r615"} {
 		t.Run("loader "+driver, func(t *testing.T) { inChild(t, "loader", filepath.Join(out, driver, LibraryName)) })
 	}

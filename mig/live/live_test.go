@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sim/daemon"
 	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/test/simlib"
 )
 
 // nodeEnv is the directory of the simulated node, in the child that uses its library.
@@ -46,14 +47,7 @@ func TestOnTheSimulatedDriver(t *testing.T) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	built := filepath.Join(dir, "out")
-	lib := filepath.Join(built, "r550")
-	target := filepath.Join(lib, nvml.LibraryName)
-	if out, err := osexec.CommandContext(ctx, "make", "-s", "-C", "../../sim/lib", "OUT="+built,
-		target).CombinedOutput(); err != nil {
-		t.Fatalf("build the simulated driver's library: %v\n%s", err, out)
-	}
-	if err := os.Symlink(lib, filepath.Join(dir, "lib")); err != nil {
+	if err := os.Symlink(filepath.Join(simlib.Build(t), "r550"), filepath.Join(dir, "lib")); err != nil {
 		t.Fatal(err)
 	}
 	cmd := osexec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnTheSimulatedDriver$", "-test.v")

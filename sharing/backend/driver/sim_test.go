@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sim/daemon"
 	"github.com/kerf-gpu/kerf/sim/machine"
+	"github.com/kerf-gpu/kerf/test/simlib"
 )
 
 // nodeEnv names the simulated node's directory in a child of the test: a process binds to one driver library
@@ -35,11 +36,7 @@ func TestOnSimulatedDriver(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: cgroups cannot be made")
 	}
-	out := t.TempDir()
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../../sim/lib", "OUT="+out)
-	if msg, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the simulated driver's libraries: %v\n%s", err, msg)
-	}
+	out := simlib.Build(t)
 	for _, driver := range []string{"r580", "r615"} {
 		t.Run(driver, func(t *testing.T) {
 			node := filepath.Join(t.TempDir(), driver)
