@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,6 +74,8 @@ const helperOCIHook = "oci-hook"
 
 // ociHook returns only with an error.
 func ociHook(cgroup2, path string, argv []string) error {
+	// The namespace is the thread's. On another thread, the mounts would be those of the machine.
+	runtime.LockOSThread()
 	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE,
 		"")); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
