@@ -83,7 +83,7 @@ func TestCapsComeBackWithTheDriver(t *testing.T) {
 	wantLoad(t, waiting.loads(1)[0], oom, 3*gib-contextT4-128*mib, 3*gib-contextT4)
 	m.refused(flags("--gpus 3"))
 	checkInvariants(t, m)
-	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, "\nkerf_caps_restored_total ") ||
+	if metrics := m.metrics(); !strings.Contains(metrics, "\nkerf_caps_restored_total ") ||
 		strings.Contains(metrics, "\nkerf_caps_restored_total 0\n") {
 		t.Error("metrics do not tell of restored caps")
 	}

@@ -24,7 +24,7 @@ type histogram struct {
 
 func (m *machine) histogram(name string) (h histogram) {
 	m.t.Helper()
-	for line := range strings.Lines(m.kerf("metrics").out) {
+	for line := range strings.Lines(m.metrics()) {
 		_, _ = fmt.Sscanf(line, name+"_count %g", &h.count) // of other lines nothing is taken
 		_, _ = fmt.Sscanf(line, name+"_sum %g", &h.sum)
 	}

@@ -210,14 +210,6 @@ func (m *machine) killAgent() {
 	<-m.agent.exited
 }
 
-// ready waits until the agent takes grants.
-func (m *machine) ready() {
-	m.t.Helper()
-	if r := m.kerf("status", "--wait", "ready", "--timeout", patience.String()); r.code != 0 {
-		m.t.Fatalf("agent does not become ready: %v\nagent's log:\n%s", r, tail(m.agent.stderr()))
-	}
-}
-
 // restartAgent kills the agent, starts it again and waits until it is ready.
 func (m *machine) restartAgent(env ...string) {
 	m.t.Helper()
@@ -243,14 +235,6 @@ func (m *machine) set(args ...string) {
 	m.t.Helper()
 	if r := m.gpusim("set", args...); r.code != 0 {
 		m.t.Fatalf("gpusim set %q: %v", args, r)
-	}
-}
-
-// noGrants waits until nothing is granted.
-func (m *machine) noGrants() {
-	m.t.Helper()
-	if r := m.kerf("status", "--wait", "grants=0", "--timeout", patience.String()); r.code != 0 {
-		m.t.Fatalf("grants do not end: %v", r)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 	if g := m.grant("spared"); g.Health != "healthy" {
 		t.Errorf("the spared grant is %s", g.Health)
 	}
-	out := m.kerf("metrics").out
+	out := m.metrics()
 	for _, want := range []string{`kerf_gpu_xids_total{class="application",gpu_uuid="` + m.uuid(1) + `",xid="31"} 1`,
 		`kerf_gpu_xids_total{class="critical",gpu_uuid="` + m.uuid(1) + `",xid="48"} 1`} {
 		if !strings.Contains(out, want) {

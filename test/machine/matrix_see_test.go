@@ -50,7 +50,7 @@ var metricLine = regexp.MustCompile(`^(kerf_reactive_[a-z_]+)(?:\{reason="([a-z_
 func (m *machine) watched() watchCounts {
 	m.t.Helper()
 	c := watchCounts{kills: map[string]int{}}
-	for line := range strings.Lines(m.kerf("metrics").out) {
+	for line := range strings.Lines(m.metrics()) {
 		f := metricLine.FindStringSubmatch(strings.TrimSpace(line))
 		if f == nil {
 			continue

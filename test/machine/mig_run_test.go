@@ -181,14 +181,6 @@ func TestRunMIGKilled(t *testing.T) {
 	}
 }
 
-// noGrantsBut waits until so many are left.
-func (m *machine) noGrantsBut(n int) {
-	m.t.Helper()
-	if r := m.kerf("status", "--wait", fmt.Sprintf("grants=%d", n), "--timeout", patience.String()); r.code != 0 {
-		m.t.Fatalf("grants do not end: %v", r)
-	}
-}
-
 // An instance with a stray process is not destroyed, for capacity or for its age, until the process has ended. Other
 // grants do not suffer.
 func TestMIGStrayProcess(t *testing.T) {

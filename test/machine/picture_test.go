@@ -124,21 +124,6 @@ type picture struct {
 	caps      map[[2]string]uint64 // kerf_grant_memory_cap_bytes by grant and GPU
 }
 
-func (m *machine) state() status {
-	m.t.Helper()
-	r := m.kerf("status", "-o", "json")
-	if r.code != 0 {
-		m.t.Fatalf("kerf status: %v", r)
-	}
-	s := decode[status](m.t, r.out)
-	for _, g := range s.Grants {
-		if g.Cgroup != "" {
-			m.parent = parentOf(g.Cgroup)
-		}
-	}
-	return s
-}
-
 // grant returns the grant of that id or name.
 func (s status) grant(label string) (grant, bool) {
 	for _, g := range s.Grants {
@@ -210,12 +195,8 @@ var capSeries = regexp.MustCompile(`^kerf_grant_memory_cap_bytes\{(.*)\} (\S+)$`
 // capsByMetrics reads kerf_grant_memory_cap_bytes.
 func (m *machine) capsByMetrics() map[[2]string]uint64 {
 	m.t.Helper()
-	r := m.kerf("metrics")
-	if r.code != 0 {
-		m.t.Fatalf("kerf metrics: %v", r)
-	}
 	caps := map[[2]string]uint64{}
-	for line := range strings.Lines(r.out) {
+	for line := range strings.Lines(m.metrics()) {
 		found := capSeries.FindStringSubmatch(strings.TrimSpace(line))
 		if found == nil {
 			continue

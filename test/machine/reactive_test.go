@@ -50,7 +50,7 @@ func (m *machine) wantWarning(parts ...string) {
 func (m *machine) looks(more int) {
 	m.t.Helper()
 	count := func() (n int) {
-		for line := range strings.Lines(m.kerf("metrics").out) {
+		for line := range strings.Lines(m.metrics()) {
 			if _, err := fmt.Sscanf(line, "kerf_reactive_check_duration_seconds_count %d", &n); err == nil {
 				return n
 			}
@@ -94,7 +94,7 @@ func TestReactiveKills(t *testing.T) {
 		contextT4 {
 		t.Errorf("the neighbour runs: %v, %+v", neighbour.running(), g)
 	}
-	metrics := m.kerf("metrics").out
+	metrics := m.metrics()
 	for _, want := range []string{
 		`kerf_reactive_kills_total{reason="over_cap"} 1`, "kerf_reactive_detection_seconds_count 1",
 		"kerf_reactive_overshoot_bytes_count 1",
@@ -193,7 +193,7 @@ func TestStrangersByPolicy(t *testing.T) {
 	if !own.running() {
 		t.Error("a program with a grant was killed as unmanaged")
 	}
-	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, `kerf_reactive_kills_total{reason="unmanaged"} 2`) {
+	if metrics := m.metrics(); !strings.Contains(metrics, `kerf_reactive_kills_total{reason="unmanaged"} 2`) {
 		t.Error("metrics do not count two unmanaged processes")
 	}
 }

@@ -48,7 +48,7 @@ func TestSpikeBetweenSamples(t *testing.T) {
 			if g := m.grant("spike"); !r.running() || g.Level != level || g.Used == nil || *g.Used != 0 {
 				t.Errorf("afterwards: running %v, %+v", r.running(), g)
 			}
-			if metrics := m.kerf("metrics").out; strings.Contains(metrics,
+			if metrics := m.metrics(); strings.Contains(metrics,
 				`kerf_reactive_kills_total{reason="over_cap"} 1`) {
 				t.Error("a process was killed")
 			}

@@ -82,7 +82,7 @@ func TestTimeIsSharedByPercent(t *testing.T) {
 		}
 		return nil
 	})
-	said := m.kerf("metrics").out
+	said := m.metrics()
 	for _, want := range []string{
 		`kerf_grant_compute_enforced{by="libkerf",container="",grant="ten",namespace="",pod=""} 1`,
 		`kerf_grant_launch_wait_seconds_total{container="",gpu="0",gpu_uuid="` + m.uuid(0) + `",grant="ten"`} {
