@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -32,10 +33,11 @@ var linuxOnly = []string{"internal/cgroup", "internal/containerd", "internal/mou
 // TestPlatforms type-checks kubectl-kerf for each of its platforms. It compiles nothing, and it does not check the
 // functions of other modules.
 func TestPlatforms(t *testing.T) {
+	read := &sources{set: token.NewFileSet()}
 	for _, platform := range platforms {
 		t.Run(platform, func(t *testing.T) {
 			t.Parallel()
-			if err := typeCheck(t, "./cmd/kubectl-kerf", platform); err != nil {
+			if err := typeCheck(t, read, "./cmd/kubectl-kerf", platform); err != nil {
 				t.Error(err)
 			}
 		})
@@ -44,7 +46,7 @@ func TestPlatforms(t *testing.T) {
 
 // The check finds what needs Linux: cmd/kerf does.
 func TestPlatformsFindsLinux(t *testing.T) {
-	err := typeCheck(t, "./cmd/kerf", "darwin/arm64")
+	err := typeCheck(t, &sources{set: token.NewFileSet()}, "./cmd/kerf", "darwin/arm64")
 	if err == nil || !strings.Contains(err.Error(), "needs Linux") {
 		t.Errorf("cmd/kerf for darwin: %v", err)
 	}
@@ -59,7 +61,7 @@ type dependency struct {
 }
 
 // typeCheck checks a program and all that it imports, in the order of imports.
-func typeCheck(t *testing.T, program, platform string) error {
+func typeCheck(t *testing.T, read *sources, program, platform string) error {
 	t.Helper()
 	system, arch, _ := strings.Cut(platform, "/")
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps",
@@ -87,25 +89,55 @@ func typeCheck(t *testing.T, program, platform string) error {
 		if d.ImportPath == "unsafe" {
 			continue
 		}
-		if checked[d.ImportPath], err = d.check(checked, arch); err != nil {
+		if checked[d.ImportPath], err = d.check(read, checked, arch); err != nil {
 			return err
 		}
 	}
 }
 
+// sources are files that were parsed. Most are the same on all platforms.
+type sources struct {
+	set   *token.FileSet
+	files sync.Map // of *source by path
+}
+
+type source struct {
+	once sync.Once
+	file *ast.File
+	err  error
+}
+
+// parse returns a file, without the bodies of its functions unless they are wanted.
+func (s *sources) parse(path string, bodies bool) (*ast.File, error) {
+	kept, _ := s.files.LoadOrStore(path, &source{})
+	f := kept.(*source)
+	f.once.Do(func() {
+		f.file, f.err = parser.ParseFile(s.set, path, nil, parser.SkipObjectResolution)
+		if f.err != nil || bodies {
+			return
+		}
+		for _, d := range f.file.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok && function.Body != nil {
+				function.Body.List = nil
+			}
+		}
+	})
+	return f.file, f.err
+}
+
 // check type-checks one package whose imports are in checked.
-func (d dependency) check(checked map[string]*types.Package, arch string) (*types.Package, error) {
-	files := token.NewFileSet()
+func (d dependency) check(read *sources, checked map[string]*types.Package, arch string) (*types.Package, error) {
+	ours := d.Module != nil && d.Module.Main
 	var parsed []*ast.File
 	for _, name := range d.GoFiles {
-		file, err := parser.ParseFile(files, filepath.Join(d.Dir, name), nil, parser.SkipObjectResolution)
+		file, err := read.parse(filepath.Join(d.Dir, name), ours)
 		if err != nil {
 			return nil, fmt.Errorf("parse %s: %w", d.ImportPath, err)
 		}
 		parsed = append(parsed, file)
 	}
 	config := types.Config{
-		IgnoreFuncBodies: d.Module == nil || !d.Module.Main,
+		IgnoreFuncBodies: !ours,
 		Sizes:            types.SizesFor("gc", arch),
 		Importer: importer(func(path string) (*types.Package, error) {
 			if mapped, ok := d.ImportMap[path]; ok {
@@ -117,7 +149,7 @@ func (d dependency) check(checked map[string]*types.Package, arch string) (*type
 			return nil, fmt.Errorf("import %q: not listed", path)
 		}),
 	}
-	p, err := config.Check(d.ImportPath, files, parsed, nil)
+	p, err := config.Check(d.ImportPath, read.set, parsed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("check %s: %w", d.ImportPath, err)
 	}
