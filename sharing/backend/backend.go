@@ -19,13 +19,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Limit is the most that the processes of a cgroup may hold of one GPU.
-type Limit struct {
-	GPU sharing.GPURef
-	// Memory is never 0: a process that may hold nothing gets LeastLimit.
-	Memory sharing.Bytes
-}
-
 // Reading is the enforced cap.
 type Reading struct {
 	// Cap is the hard limit; NoCap when there is none.

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
@@ -56,12 +54,17 @@ func New(lib NVML, cgroups Cgroups) *Driver { return &Driver{nvml: lib, cgroups:
 // Level is LevelDriver.
 func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 
-// Apply sets each hard limit and reads it back; soft limits stay 0. It rejects an empty list, a limit of 0 or
+// Least is the limit that Apply gives to others.
+func (d *Driver) Least() sharing.Bytes { return backend.LeastLimit }
+
+// Apply limits the cgroup to each share's memory on the share's GPU, and to the least on every GPU of others. It sets
+// each hard limit and reads it back; soft limits stay 0. A whole GPU gets no limit. It rejects a limit of 0 or
 // backend.NoCap, and a GPU named twice (sharing.ErrInvalid). It also rejects the root cgroup and a directory that is no
 // cgroup v2 group. A GPU in MIG mode takes no limits: Probe reports that, and the driver does as
 // sharing.ErrUnsupported. Apply serves the GPUs in parallel. On error it clears all that was or may have been set. The
 // error has both what went wrong and what could not be cleared.
-func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) error {
+func (d *Driver) Apply(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error {
+	limits := limitsOf(own, others)
 	if err := d.mayCap(dir, limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
 	}
@@ -69,17 +72,18 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) 
 	if err == nil {
 		return nil
 	}
-	ids := make([]sharing.GPUID, 0, len(limits))
+	gpus := make([]sharing.GPURef, 0, len(limits))
 	for _, l := range limits {
-		ids = append(ids, l.GPU.UUID)
+		gpus = append(gpus, l.gpu)
 	}
 	// The one that failed may be set all the same, so it is cleared with the others.
-	return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, ids)))
+	return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, gpus)))
 }
 
 // Renew is Apply for a cgroup whose processes may run: all limits are tried, and on error none is taken off. It
 // refuses what Apply refuses.
-func (d *Driver) Renew(ctx context.Context, dir string, limits []backend.Limit) error {
+func (d *Driver) Renew(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error {
+	limits := limitsOf(own, others)
 	err := d.mayCap(dir, limits)
 	if err == nil {
 		err = d.unlessGone(dir, d.put(ctx, dir, limits))
@@ -90,8 +94,30 @@ func (d *Driver) Renew(ctx context.Context, dir string, limits []backend.Limit) 
 	return nil
 }
 
+// limit is the most that the processes of a cgroup may have of one GPU.
+type limit struct {
+	gpu    sharing.GPURef
+	memory sharing.Bytes
+}
+
+func limitsOf(own []sharing.Share, others []sharing.GPURef) []limit {
+	var limits []limit
+	for _, s := range own {
+		if !s.Whole {
+			limits = append(limits, limit{s.GPU, s.Memory})
+		}
+	}
+	for _, gpu := range others {
+		limits = append(limits, limit{gpu, backend.LeastLimit})
+	}
+	return limits
+}
+
 // mayCap refuses what cannot be put on the cgroup, before anything is.
-func (d *Driver) mayCap(dir string, limits []backend.Limit) error {
+func (d *Driver) mayCap(dir string, limits []limit) error {
+	if len(limits) == 0 {
+		return nil
+	}
 	if err := checkLimits(limits); err != nil {
 		return err
 	}
@@ -104,8 +130,8 @@ func (d *Driver) mayCap(dir string, limits []backend.Limit) error {
 	return nil
 }
 
-func (d *Driver) put(ctx context.Context, dir string, limits []backend.Limit) error {
-	return onEach(limits, func(_ int, l backend.Limit) error { return d.set(ctx, dir, l) })
+func (d *Driver) put(ctx context.Context, dir string, limits []limit) error {
+	return onEach(limits, func(_ int, l limit) error { return d.set(ctx, dir, l) })
 }
 
 // onEach does something for each of all in parallel, and joins the errors in their order. A container waits until every
@@ -122,7 +148,7 @@ func onEach[T any](all []T, do func(i int, one T) error) error {
 }
 
 // takeBack clears also when the caller's context has ended, which may be why.
-func (d *Driver) takeBack(ctx context.Context, dir string, gpus []sharing.GPUID) error {
+func (d *Driver) takeBack(ctx context.Context, dir string, gpus []sharing.GPURef) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	if err := d.Clear(ctx, dir, gpus); err != nil {
@@ -131,39 +157,36 @@ func (d *Driver) takeBack(ctx context.Context, dir string, gpus []sharing.GPUID)
 	return nil
 }
 
-func checkLimits(limits []backend.Limit) error {
+func checkLimits(limits []limit) error {
 	seen := map[sharing.GPUID]bool{}
 	for _, l := range limits {
 		switch {
-		case l.Memory == 0 || l.Memory == backend.NoCap:
-			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", l.GPU.String(), uint64(l.Memory),
+		case l.memory == 0 || l.memory == backend.NoCap:
+			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", l.gpu.String(), uint64(l.memory),
 				sharing.ErrInvalid)
-		case l.GPU.IsInstance():
-			return fmt.Errorf("gpu %q: the driver limits no MIG instance: %w", l.GPU.String(), sharing.ErrInvalid)
-		case seen[l.GPU.UUID]:
-			return fmt.Errorf("gpu %q: is named twice: %w", l.GPU.String(), sharing.ErrInvalid)
+		case l.gpu.IsInstance():
+			return fmt.Errorf("gpu %q: the driver limits no MIG instance: %w", l.gpu.String(), sharing.ErrInvalid)
+		case seen[l.gpu.UUID]:
+			return fmt.Errorf("gpu %q: is named twice: %w", l.gpu.String(), sharing.ErrInvalid)
 		}
-		seen[l.GPU.UUID] = true
-	}
-	if len(limits) == 0 {
-		return fmt.Errorf("no limits: %w", sharing.ErrInvalid)
+		seen[l.gpu.UUID] = true
 	}
 	return nil
 }
 
 // set puts one limit on and believes only what it reads back.
-func (d *Driver) set(ctx context.Context, dir string, l backend.Limit) error {
-	got, err := d.nvml.PutMemoryLimit(ctx, l.GPU.UUID, dir, 0, l.Memory)
+func (d *Driver) set(ctx context.Context, dir string, l limit) error {
+	got, err := d.nvml.PutMemoryLimit(ctx, l.gpu.UUID, dir, 0, l.memory)
 	if errors.Is(err, sharing.ErrNotFound) { // which stands for a cgroup that does not exist any more, see unlessGone
-		return fmt.Errorf("gpu %q: requested a limit of %d bytes: %w: %s", l.GPU.String(), uint64(l.Memory),
+		return fmt.Errorf("gpu %q: requested a limit of %d bytes: %w: %s", l.gpu.String(), uint64(l.memory),
 			sharing.ErrUnavailable, err.Error())
 	}
 	if err != nil {
 		return err
 	}
-	if got.Hard > l.Memory || l.Memory-got.Hard > Slack || got.Hard == 0 || got.Soft != 0 {
+	if got.Hard > l.memory || l.memory-got.Hard > Slack || got.Hard == 0 || got.Soft != 0 {
 		return fmt.Errorf("gpu %q: requested a limit of %d bytes, the driver has %d (soft %d): %w",
-			l.GPU.String(), uint64(l.Memory), uint64(got.Hard), uint64(got.Soft), sharing.ErrUnavailable)
+			l.gpu.String(), uint64(l.memory), uint64(got.Hard), uint64(got.Soft), sharing.ErrUnavailable)
 	}
 	return nil
 }
@@ -185,34 +208,33 @@ func (d *Driver) unlessGone(dir string, err error) error {
 }
 
 // Read returns the driver's limit and the usage that the driver charges to the cgroup. The limit may stand on a group
-// above dir. sharing.ErrNotFound: the driver has no limit, or the cgroup does not exist any more.
-func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (backend.Reading, error) {
+// above dir. sharing.ErrNotFound: the driver has no hard limit, or the cgroup does not exist any more.
+func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error) {
 	if !d.nvml.HasMemoryLimits() {
-		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir,
+		return 0, 0, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir,
 			sharing.ErrUnsupported)
 	}
-	got, err := d.nvml.MemoryLimit(ctx, gpu, dir)
-	if none(got, err) {
-		return backend.Reading{Cap: backend.NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w",
-			dir, string(gpu), sharing.ErrNotFound)
+	got, err := d.nvml.MemoryLimit(ctx, gpu.UUID, dir)
+	if none(got, err) || err == nil && got.Hard == backend.NoCap {
+		return 0, 0, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w", dir, gpu, sharing.ErrNotFound)
 	}
 	if err != nil {
-		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, d.unlessGone(dir, err))
+		return 0, 0, fmt.Errorf("read cap of cgroup %q: %w", dir, d.unlessGone(dir, err))
 	}
-	return backend.Reading{Cap: got.Hard, Used: got.Used}, nil
+	return got.Hard, got.Used, nil
 }
 
 // Clear removes the limits, the soft one first. The kernel propagates that to the groups above, where it would stay
 // when the group is removed. It tries all GPUs and joins the errors.
-func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
+func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPURef) error {
 	if !d.nvml.HasMemoryLimits() {
 		return nil // none can have been set
 	}
 	if d.gone(dir) {
 		return nil
 	}
-	return onEach(gpus, func(_ int, id sharing.GPUID) error {
-		err := d.clear(ctx, dir, id)
+	return onEach(gpus, func(_ int, gpu sharing.GPURef) error {
+		err := d.clear(ctx, dir, gpu.UUID)
 		if err == nil || d.gone(dir) {
 			return nil // the group was removed meanwhile, and its limits with it
 		}
@@ -234,32 +256,4 @@ func (d *Driver) clear(ctx context.Context, dir string, id sharing.GPUID) error 
 	}
 	// Also when the getter failed: the group shall have no limit, whatever it has.
 	return d.nvml.SetMemoryLimit(ctx, id, dir, 0, nvml.NoLimit)
-}
-
-// groups is Cgroups over a hierarchy.
-type groups struct {
-	hierarchy cgroup.Hierarchy
-	name      func() string
-}
-
-// InHierarchy returns a hierarchy as the driver backend uses it. Each call of scratch returns a new name for a probe's
-// group. The caller finds the hierarchy once. The kernel's table of mounts is long on a node with many containers, and
-// each reader waits for every mount in progress.
-func InHierarchy(h cgroup.Hierarchy, scratch func() string) Cgroups { return groups{h, scratch} }
-
-func (g groups) Check(dir string) error {
-	if filepath.Clean(dir) == g.hierarchy.Mount {
-		return sharing.Invalid("cgroup", dir, "name a group beneath it",
-			"is the root cgroup, whose limits would be everybody's")
-	}
-	_, err := g.hierarchy.Open(dir, 0)
-	return err
-}
-
-func (g groups) Scratch() (string, func() error, error) {
-	made, err := g.hierarchy.Create(g.name())
-	if err != nil {
-		return "", nil, err
-	}
-	return made.Dir, made.Remove, nil
 }

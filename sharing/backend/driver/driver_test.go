@@ -24,10 +24,17 @@ import (
 
 var _ NVML = (*nvml.Library)(nil)
 
-func three() []backend.Limit {
-	return []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: sharing.GiB},
+func three() []sharing.Share {
+	return []sharing.Share{{GPU: sharing.GPURef{UUID: "A"}, Memory: sharing.GiB},
 		{GPU: sharing.GPURef{UUID: "B"}, Memory: 2 * sharing.GiB},
 		{GPU: sharing.GPURef{UUID: "C"}, Memory: 3 * sharing.GiB}}
+}
+
+func refs(uuids ...sharing.GPUID) (all []sharing.GPURef) {
+	for _, uuid := range uuids {
+		all = append(all, sharing.GPURef{UUID: uuid})
+	}
+	return all
 }
 
 func TestApplySetsAndReadsBack(t *testing.T) {
@@ -36,23 +43,23 @@ func TestApplySetsAndReadsBack(t *testing.T) {
 	if b.Level() != sharing.LevelDriver {
 		t.Error(b.Level())
 	}
-	if err := b.Apply(t.Context(), dir, three()); err != nil {
+	if err := b.Apply(t.Context(), dir, three(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range three() {
-		r, err := b.Read(t.Context(), dir, l.GPU.UUID)
-		if err != nil || r.Cap != l.Memory {
-			t.Errorf("gpu %s: %+v, %v; want %d", l.GPU, r, err, l.Memory)
+		have, _, err := b.Read(t.Context(), dir, l.GPU)
+		if err != nil || have != l.Memory {
+			t.Errorf("gpu %s: %d, %v; want %d", l.GPU, have, err, l.Memory)
 		}
 		if got := d.limits[l.GPU.String()+dir]; got.Soft != 0 {
 			t.Errorf("gpu %s: soft limit %d", l.GPU, got.Soft)
 		}
 	}
-	if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A", "B", "C"}); err != nil || len(d.limits) != 0 {
+	if err := b.Clear(t.Context(), dir, refs("A", "B", "C")); err != nil || len(d.limits) != 0 {
 		t.Errorf("after Clear %v, %v", d.limits, err)
 	}
-	if r, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || r.Cap != backend.NoCap {
-		t.Errorf("Read without a limit: %+v, %v", r, err)
+	if _, _, err := b.Read(t.Context(), dir, sharing.GPURef{UUID: "A"}); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("Read without a limit: %v", err)
 	}
 }
 
@@ -95,7 +102,7 @@ func TestApplyTakesBackOnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newFakeNVML()
 			tc.spoil(d)
-			err := New(d, &tree{}).Apply(t.Context(), dir, three())
+			err := New(d, &tree{}).Apply(t.Context(), dir, three(), nil)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
@@ -119,7 +126,7 @@ func TestApplyClearsWhatItTouched(t *testing.T) {
 		return nil
 	}
 	d.failsAfter = true
-	if err := New(d, &tree{}).Apply(t.Context(), "/d", three()); err == nil {
+	if err := New(d, &tree{}).Apply(t.Context(), "/d", three(), nil); err == nil {
 		t.Fatal("no error")
 	}
 	want := []string{
@@ -155,12 +162,12 @@ func TestGPUsAreServedBesideEachOther(t *testing.T) {
 	}
 	b := New(d, &tree{})
 	d.setErr = meet
-	if err := b.Apply(ctx, dir, three()); err != nil {
+	if err := b.Apply(ctx, dir, three(), nil); err != nil {
 		t.Fatal(err)
 	}
 	here.Store(0)
 	all = make(chan struct{})
-	if err := b.Clear(ctx, dir, []sharing.GPUID{"A", "B", "C"}); err != nil {
+	if err := b.Clear(ctx, dir, refs("A", "B", "C")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -178,7 +185,7 @@ func TestApplyTellsOfAFailedUndo(t *testing.T) {
 		}
 		return nil
 	}
-	err := New(d, &tree{}).Apply(t.Context(), dir, three())
+	err := New(d, &tree{}).Apply(t.Context(), dir, three(), nil)
 	if !errors.Is(err, first) || !errors.Is(err, second) {
 		t.Errorf("%v, want both errors", err)
 	}
@@ -192,7 +199,7 @@ func TestRenewTakesNothingOff(t *testing.T) {
 	lost := errors.New("lost")
 	d := newFakeNVML()
 	b := New(d, &tree{})
-	if err := b.Apply(t.Context(), dir, three()[:1]); err != nil {
+	if err := b.Apply(t.Context(), dir, three()[:1], nil); err != nil {
 		t.Fatal(err)
 	}
 	d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error {
@@ -201,20 +208,17 @@ func TestRenewTakesNothingOff(t *testing.T) {
 		}
 		return nil
 	}
-	if err := b.Renew(t.Context(), dir, three()); !errors.Is(err, lost) {
+	if err := b.Renew(t.Context(), dir, three(), nil); !errors.Is(err, lost) {
 		t.Errorf("%v, want the error of C", err)
 	}
 	for _, l := range three()[:2] {
-		if got, err := b.Read(t.Context(), dir, l.GPU.UUID); err != nil || got.Cap != l.Memory {
+		if got, _, err := b.Read(t.Context(), dir, l.GPU); err != nil || got != l.Memory {
 			t.Errorf("GPU %s: %+v, %v; want a cap of %d", l.GPU, got, err, l.Memory)
 		}
 	}
 	d.setErr = nil
-	if err := b.Renew(t.Context(), dir, three()); err != nil {
+	if err := b.Renew(t.Context(), dir, three(), nil); err != nil {
 		t.Error(err)
-	}
-	if err := b.Renew(t.Context(), dir, nil); !errors.Is(err, sharing.ErrInvalid) {
-		t.Errorf("no limits: %v", err)
 	}
 }
 
@@ -234,7 +238,7 @@ func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 		return fmt.Errorf("%w (%w)", ctx.Err(), sharing.ErrUnavailable)
 	}
 	d.failsAfter = true
-	err := New(d, &tree{}).Apply(ctx, dir, three())
+	err := New(d, &tree{}).Apply(ctx, dir, three(), nil)
 	if !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}
@@ -245,19 +249,20 @@ func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 
 func TestApplyRefuses(t *testing.T) {
 	tests := map[string]struct {
-		limits []backend.Limit
+		limits []sharing.Share
 		tree   tree
 		absent bool
 		want   error
 	}{
-		"nothing": {limits: nil, want: sharing.ErrInvalid},
-		"zero": {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 0}},
+		"nothing":     {limits: nil},
+		"a whole GPU": {limits: []sharing.Share{{GPU: sharing.GPURef{UUID: "A"}, Whole: true}}},
+		"zero": {limits: []sharing.Share{{GPU: sharing.GPURef{UUID: "A"}, Memory: 0}},
 			want: sharing.ErrInvalid},
-		"no cap": {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: backend.NoCap}},
+		"no cap": {limits: []sharing.Share{{GPU: sharing.GPURef{UUID: "A"}, Memory: backend.NoCap}},
 			want: sharing.ErrInvalid},
-		"twice": {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 1},
+		"twice": {limits: []sharing.Share{{GPU: sharing.GPURef{UUID: "A"}, Memory: 1},
 			{GPU: sharing.GPURef{UUID: "A"}, Memory: 2}}, want: sharing.ErrInvalid},
-		"an instance": {limits: []backend.Limit{{GPU: sharing.Instance{Profile: "1g.10gb", Size: 1}.On("A"),
+		"an instance": {limits: []sharing.Share{{GPU: sharing.Instance{Profile: "1g.10gb", Size: 1}.On("A"),
 			Memory: 1}}, want: sharing.ErrInvalid},
 		"root or no v2":  {limits: three(), tree: tree{checkErr: sharing.ErrInvalid}, want: sharing.ErrInvalid},
 		"gone":           {limits: three(), tree: tree{gone: true}, want: sharing.ErrNotFound},
@@ -267,7 +272,7 @@ func TestApplyRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newFakeNVML()
 			d.absent = tc.absent
-			if err := New(d, &tc.tree).Apply(t.Context(), dir, tc.limits); !errors.Is(err, tc.want) {
+			if err := New(d, &tc.tree).Apply(t.Context(), dir, tc.limits, nil); !errors.Is(err, tc.want) {
 				t.Errorf("%v, want %v", err, tc.want)
 			}
 			if len(d.calls) != 0 {
@@ -280,9 +285,9 @@ func TestApplyRefuses(t *testing.T) {
 func TestApplyAcceptsRoundingDown(t *testing.T) {
 	d := newFakeNVML()
 	d.round = func(b sharing.Bytes) sharing.Bytes { return b / Slack * Slack }
-	asked := []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 5*sharing.GiB + 12345},
+	asked := []sharing.Share{{GPU: sharing.GPURef{UUID: "A"}, Memory: 5*sharing.GiB + 12345},
 		{GPU: sharing.GPURef{UUID: "B"}, Memory: backend.LeastLimit}}
-	if err := New(d, &tree{}).Apply(t.Context(), dir, asked); err != nil {
+	if err := New(d, &tree{}).Apply(t.Context(), dir, asked, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -291,7 +296,7 @@ func TestClear(t *testing.T) {
 	t.Run("soft limit first", func(t *testing.T) {
 		d := newFakeNVML()
 		d.limits["A/d"] = nvml.Limit{Soft: 5, Hard: 9}
-		if err := New(d, &tree{}).Clear(t.Context(), "/d", []sharing.GPUID{"A"}); err != nil {
+		if err := New(d, &tree{}).Clear(t.Context(), "/d", refs("A")); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff([]string{"set A /d 0 9", "set A /d 0 none"}, d.calls); d != "" {
@@ -300,7 +305,7 @@ func TestClear(t *testing.T) {
 	})
 	t.Run("group is gone", func(t *testing.T) {
 		d := newFakeNVML()
-		if err := New(d, &tree{gone: true}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil ||
+		if err := New(d, &tree{gone: true}).Clear(t.Context(), dir, refs("A")); err != nil ||
 			len(d.calls) != 0 {
 			t.Errorf("%v, %q", err, d.calls)
 		}
@@ -309,7 +314,7 @@ func TestClear(t *testing.T) {
 		d, tr := newFakeNVML(), &tree{}
 		d.limits["A"+dir] = nvml.Limit{Hard: 1}
 		d.setErr = func(sharing.GPUID, sharing.Bytes) error { tr.gone = true; return sharing.ErrInvalid }
-		if err := New(d, tr).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
+		if err := New(d, tr).Clear(t.Context(), dir, refs("A")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -324,7 +329,7 @@ func TestClear(t *testing.T) {
 		}
 		d.getErr = lost
 		d.setErr = func(gpu sharing.GPUID, _ sharing.Bytes) error { return lost(gpu) }
-		err := New(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A", "B"})
+		err := New(d, &tree{}).Clear(t.Context(), dir, refs("A", "B"))
 		if _, left := d.limits["B"+dir]; !errors.Is(err, sharing.ErrLost) || left {
 			t.Errorf("%v, %v", err, d.limits)
 		}
@@ -332,7 +337,7 @@ func TestClear(t *testing.T) {
 	t.Run("driver without limits", func(t *testing.T) {
 		d := newFakeNVML()
 		d.absent = true
-		if err := New(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
+		if err := New(d, &tree{}).Clear(t.Context(), dir, refs("A")); err != nil {
 			t.Error(err)
 		}
 	})

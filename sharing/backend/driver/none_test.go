@@ -10,12 +10,12 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // A driver says in one of three ways that there is no limit. Each is read as that, and nothing is cleared then: r615
 // would make a limit of it that keeps those further up from counting.
 func TestNoLimit(t *testing.T) {
+	a := sharing.GPURef{UUID: "A"}
 	for name, says := range map[string]func(*fakeNVML){
 		"NOT_FOUND": func(d *fakeNVML) {
 			d.none = fmt.Errorf("says: %w",
@@ -33,11 +33,10 @@ func TestNoLimit(t *testing.T) {
 			d := newFakeNVML()
 			says(d)
 			b := New(d, &tree{})
-			if got, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) ||
-				got.Cap != backend.NoCap {
-				t.Errorf("read %+v, %v", got, err)
+			if _, _, err := b.Read(t.Context(), dir, a); !errors.Is(err, sharing.ErrNotFound) {
+				t.Errorf("read: %v", err)
 			}
-			if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
+			if err := b.Clear(t.Context(), dir, refs("A")); err != nil || len(d.calls) != 0 {
 				t.Errorf("clear: %v, %q", err, d.calls)
 			}
 		})
@@ -45,10 +44,10 @@ func TestNoLimit(t *testing.T) {
 	d := newFakeNVML()
 	d.limits["A"+dir] = nvml.Limit{Soft: 5, Hard: nvml.NoLimit} // a soft limit is one
 	b := New(d, &tree{})
-	if got, err := b.Read(t.Context(), dir, "A"); err != nil || got.Cap != backend.NoCap {
-		t.Errorf("a soft limit alone: %+v, %v", got, err)
+	if _, _, err := b.Read(t.Context(), dir, a); !errors.Is(err, sharing.ErrNotFound) {
+		t.Errorf("a soft limit alone is no cap: %v", err)
 	}
-	if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.limits) != 0 {
+	if err := b.Clear(t.Context(), dir, refs("A")); err != nil || len(d.limits) != 0 {
 		t.Errorf("clear a soft limit: %v, %v", err, d.limits)
 	}
 }
@@ -60,11 +59,11 @@ func TestCgroupThatIsRemovedMeanwhile(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		for what, do := range map[string]func(b *Driver) error{
 			"read": func(b *Driver) error {
-				_, err := b.Read(t.Context(), dir, "A")
+				_, _, err := b.Read(t.Context(), dir, sharing.GPURef{UUID: "A"})
 				return err
 			},
-			"renew": func(b *Driver) error { return b.Renew(t.Context(), dir, three()[:1]) },
-			"apply": func(b *Driver) error { return b.Apply(t.Context(), dir, three()[:1]) },
+			"renew": func(b *Driver) error { return b.Renew(t.Context(), dir, three()[:1], nil) },
+			"apply": func(b *Driver) error { return b.Apply(t.Context(), dir, three()[:1], nil) },
 		} {
 			d, tr := newFakeNVML(), &tree{}
 			fails := func() error {
@@ -81,7 +80,7 @@ func TestCgroupThatIsRemovedMeanwhile(t *testing.T) {
 	}
 	d := newFakeNVML()
 	d.getErr = func(sharing.GPUID) error { return fmt.Errorf("no limit: %w", sharing.ErrNotFound) }
-	if err := New(d, &tree{}).Renew(t.Context(), dir, three()); errors.Is(err, sharing.ErrNotFound) ||
+	if err := New(d, &tree{}).Renew(t.Context(), dir, three(), nil); errors.Is(err, sharing.ErrNotFound) ||
 		!errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("set without effect: %v", err)
 	}

@@ -48,7 +48,8 @@ func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s backend.Suppor
 			s = backend.Unknown("the cgroup it was tried on cannot be removed", err)
 		}
 	}()
-	err = d.Apply(ctx, dir, []backend.Limit{{GPU: sharing.GPURef{UUID: gpu}, Memory: probeLimit}})
+	ref := sharing.GPURef{UUID: gpu}
+	err = d.Apply(ctx, dir, []sharing.Share{{GPU: ref, Memory: probeLimit}}, nil)
 	if errors.Is(err, sharing.ErrUnsupported) && !errors.Is(err, sharing.ErrUnavailable) {
 		return backend.Support{Answer: backend.NotSupported, Reason: "the driver refuses it on this GPU: " +
 			err.Error(), Remedy: "see the driver's release notes for memory limits"}
@@ -56,7 +57,7 @@ func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s backend.Suppor
 	if err != nil {
 		return backend.Unknown("setting a limit failed", err)
 	}
-	if err := d.Clear(ctx, dir, []sharing.GPUID{gpu}); err != nil {
+	if err := d.Clear(ctx, dir, []sharing.GPURef{ref}); err != nil {
 		return backend.Unknown("clearing a limit failed", err)
 	}
 	return backend.Support{Answer: backend.Supported}

@@ -131,11 +131,11 @@ func onDriver(t *testing.T, dir, driver string) {
 			t.Error(err)
 		}
 	}()
-	limits := []backend.Limit{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: 3 * sharing.GiB}}
+	limits := []sharing.Share{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: 3 * sharing.GiB}}
 	for _, id := range usable[1:] {
-		limits = append(limits, backend.Limit{GPU: sharing.GPURef{UUID: id}, Memory: backend.LeastLimit})
+		limits = append(limits, sharing.Share{GPU: sharing.GPURef{UUID: id}, Memory: backend.LeastLimit})
 	}
-	err = b.Apply(t.Context(), g.Dir, limits)
+	err = b.Apply(t.Context(), g.Dir, limits, nil)
 	if driver == "r580" {
 		if !errors.Is(err, sharing.ErrUnsupported) {
 			t.Errorf("Apply without limits in the driver: %v, want ErrUnsupported", err)
@@ -148,11 +148,11 @@ func onDriver(t *testing.T, dir, driver string) {
 	inForce := func(want map[sharing.GPUID]sharing.Bytes) {
 		t.Helper()
 		for _, id := range usable {
-			r, err := b.Read(t.Context(), g.Dir, id)
-			if most, limited := want[id]; limited && (err != nil || r.Cap != most) {
-				t.Errorf("gpu %q: %+v, %v; want %d", id, r, err, most)
+			have, _, err := b.Read(t.Context(), g.Dir, sharing.GPURef{UUID: id})
+			if most, limited := want[id]; limited && (err != nil || have != most) {
+				t.Errorf("gpu %q: %d, %v; want %d", id, have, err, most)
 			} else if !limited && !errors.Is(err, sharing.ErrNotFound) {
-				t.Errorf("gpu %q: %+v, %v; want no limit", id, r, err)
+				t.Errorf("gpu %q: %d, %v; want no limit", id, have, err)
 			}
 		}
 	}
@@ -161,28 +161,28 @@ func onDriver(t *testing.T, dir, driver string) {
 		want[l.GPU.UUID] = l.Memory
 	}
 	inForce(want)
-	if err := b.Clear(t.Context(), g.Dir, usable); err != nil {
+	if err := b.Clear(t.Context(), g.Dir, refs(usable...)); err != nil {
 		t.Error(err)
 	}
 	inForce(nil)
 	// The MIG GPU comes last and refuses: what was set before it is taken back.
-	bad := []backend.Limit{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: sharing.GiB},
+	bad := []sharing.Share{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: sharing.GiB},
 		{GPU: sharing.GPURef{UUID: usable[1]}, Memory: sharing.GiB},
 		{GPU: sharing.GPURef{UUID: mig}, Memory: sharing.GiB}}
-	if err := b.Apply(t.Context(), g.Dir, bad); !errors.Is(err, sharing.ErrUnsupported) {
+	if err := b.Apply(t.Context(), g.Dir, bad, nil); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("Apply with a MIG GPU: %v, want ErrUnsupported", err)
 	}
 	inForce(nil)
-	if err := b.Apply(t.Context(), h.Mount, limits); !errors.Is(err, sharing.ErrInvalid) {
+	if err := b.Apply(t.Context(), h.Mount, limits, nil); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("Apply on the root cgroup: %v, want ErrInvalid", err)
 	}
-	if err := b.Apply(t.Context(), g.Dir, limits); err != nil {
+	if err := b.Apply(t.Context(), g.Dir, limits, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Clear(t.Context(), g.Dir, usable); err != nil {
+	if err := b.Clear(t.Context(), g.Dir, refs(usable...)); err != nil {
 		t.Errorf("Clear of a cgroup that is gone: %v", err)
 	}
 }

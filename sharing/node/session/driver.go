@@ -269,7 +269,7 @@ func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []shar
 	}
 	backend := s.backend(lib)
 	if lib.HasMemoryLimits() {
-		att.Caps = capper{backend}
+		att.Caps = backend
 	}
 	for _, g := range gpus {
 		att.GPUs = append(att.GPUs, g)
