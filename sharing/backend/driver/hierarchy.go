@@ -24,7 +24,7 @@ func InHierarchy(h cgroup.Hierarchy, scratch func() string) Cgroups { return gro
 func (g groups) Check(dir string) error {
 	if filepath.Clean(dir) == g.hierarchy.Mount {
 		return sharing.Invalid("cgroup", dir, "name a group beneath it",
-			"is the root cgroup, whose limits would be everybody's")
+			"is the root cgroup: its limits would be those of all processes")
 	}
 	_, err := g.hierarchy.Open(dir, 0)
 	return err

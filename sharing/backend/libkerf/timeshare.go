@@ -163,8 +163,8 @@ func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error 
 	return b.region.use(func(open *libkerf.UsageFile) error { return open.Settle(b.gpu, ran) })
 }
 
-// Used implements throttle.Source. What a process used that has ended since, and was not seen before, could be
-// anybody's: the driver then does not tell.
+// Used implements throttle.Source. Time of a process that ended before it was seen may belong to any grant: the driver
+// does not report to which.
 func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (throttle.Use, error) {
 	sampled, err := t.host.ProcessTime(ctx, gpu, since)
 	if err != nil {
