@@ -5,20 +5,23 @@
 package simlib
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// Build returns the absolute path of a folder with a folder of libraries for each driver: r550, r580 and r615. It is
-// the one of "make build", brought up to date. Tests of several packages may call it at once. They change nothing in
-// it.
+// Build returns the absolute path of a folder with a folder of libraries for each driver: r550, r580 and r615. "make
+// build" uses the same folder, and Build brings it up to date. Tests of several packages may call Build at once. They
+// change nothing in the folder.
 func Build(t *testing.T) string {
 	t.Helper()
-	root, err := repository()
+	root, err := repository(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +45,11 @@ func Build(t *testing.T) string {
 	return out
 }
 
-// repository is the folder of go.mod, in or above the working directory.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	for err == nil && dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		dir = filepath.Dir(dir)
+// repository is the folder of go.mod.
+func repository(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find go.mod: %w", err)
 	}
-	if err == nil {
-		err = os.ErrNotExist
-	}
-	return "", err
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
