@@ -318,14 +318,10 @@ func TestYoungSocketsGoLater(t *testing.T) {
 	set(t, p, all(gpus(0)))
 	run(t, p)
 	counts(t, k, sharing.ResourceGPU, 1, 1)
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := os.Lstat(old); errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("the socket stays")
-		}
-	}
+	eventually.True(t, "the end of the old socket", func() bool {
+		_, err := os.Lstat(old)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // A file system may give the inode of a removed socket to the next one.

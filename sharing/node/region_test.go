@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -375,14 +374,10 @@ func TestContainersOfTheLibrary(t *testing.T) {
 		t.Errorf("%q %v", text, err)
 	}
 	c.remove()
-	for i := 0; ; i++ {
-		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			break
-		} else if i > 1000 {
-			t.Fatal("the region outlives its attachment")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	b.eventually("the end of the region with its attachment", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, os.ErrNotExist)
+	})
 	again := b.run(ask)
 	if _, err := os.Stat(filepath.Join(b.regionOf(again.in.Grant), libkerf.UsageFileName)); err != nil {
 		t.Errorf("of the next instance: %v", err)

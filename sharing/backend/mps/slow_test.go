@@ -12,6 +12,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // serverBy replaces the server's program by a script, in which $SERVER is the real one.
@@ -63,19 +64,19 @@ func TestSlowServer(t *testing.T) {
 // initializing waits until the daemon of a key lists a server that initializes.
 func (s *site) initializing(k Key) {
 	s.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if places, err := s.Places(k); err == nil {
-			d := mps.Daemon{Program: s.opt.Program, Pipe: places.Pipe, GPU: k.GPU}
-			if servers, err := d.Servers(s.Context()); err == nil && len(servers) == 1 {
-				if status, err := d.Status(s.Context(), servers[0]); err == nil && status == mps.Initializing {
-					return
-				}
-			}
+	eventually.True(s, "a server that initializes", func() bool {
+		places, err := s.Places(k)
+		if err != nil {
+			return false
 		}
-		if time.Now().After(end) {
-			s.Fatal("no server initializes")
+		d := mps.Daemon{Program: s.opt.Program, Pipe: places.Pipe, GPU: k.GPU}
+		servers, err := d.Servers(s.Context())
+		if err != nil || len(servers) != 1 {
+			return false
 		}
-	}
+		status, err := d.Status(s.Context(), servers[0])
+		return err == nil && status == mps.Initializing
+	})
 }
 
 // A server that ends while it initializes is an error.

@@ -22,6 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sim/mpstest"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 // gpusim is the program that stands in for NVIDIA's.
@@ -167,16 +168,15 @@ func (s *site) kill(pid int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		s.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	eventually.Nil(s, fmt.Sprintf("the end of process %d", pid), func() error {
 		running, err := mps.Running(s.opt.Dir)
-		if err != nil || time.Now().After(end) {
-			s.Fatalf("process %d does not end: %v", pid, err)
-		}
 		// Its memory, by which it is known, goes a moment before the process does.
-		if !slices.ContainsFunc(running, func(p mps.Process) bool { return p.PID == pid }) && !alive(pid) {
-			break
+		listed := slices.ContainsFunc(running, func(p mps.Process) bool { return p.PID == pid })
+		if err == nil && (listed || alive(pid)) {
+			err = errors.New("it runs")
 		}
-	}
+		return err
+	})
 	mpstest.WaitReleased(s, s.dir, pid)
 }
 

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 	"github.com/kerf-gpu/kerf/test/fakekubelet"
 )
 
@@ -103,20 +103,11 @@ func startComing(t *testing.T, door func(*fakekubelet.Kubelet) podResources) *co
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	c.until(t, "30 of 60", func() bool {
+	eventually.True(t, "30 of 60", func() bool {
 		all, usable := c.k.Count(sharing.ResourceMemory)
 		return all == 60 && usable == 30
 	})
 	return c
-}
-
-func (c *comingPods) until(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // While a GPU is lost, each new pod keeps what kubelet gives it, and can start. As many ids as were lost are unhealthy,
@@ -192,7 +183,7 @@ func TestListTakesIDs(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	c.until(t, "the end of the list", func() bool { return c.k.Prepare(t.Context(), late) != nil })
+	eventually.True(t, "the end of the list", func() bool { return c.k.Prepare(t.Context(), late) != nil })
 	if err := c.k.Prepare(t.Context(), first); err != nil {
 		t.Error(err)
 	}

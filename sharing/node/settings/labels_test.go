@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
 const twoPools = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n  - name: " +
@@ -49,12 +49,7 @@ func TestPoolLabels(t *testing.T) {
 		t.Error("other labels are no news")
 	}
 	a.relabelled <- struct{}{}
-	for end := time.Now().Add(time.Minute); a.Runtime.State(t.Context()).Pool != "one"; time.Sleep(
-		10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("with other labels it is of pool %q", a.Runtime.State(t.Context()).Pool)
-		}
-	}
+	eventually.True(t, "pool one by other labels", func() bool { return a.Runtime.State(t.Context()).Pool == "one" })
 
 	b, _ := built(t, file)
 	b.Options.Dirs.Dir, b.State = a.Options.Dirs.Dir, a.State
